@@ -1,0 +1,79 @@
+# Every command a developer or a CI machine needs. `make help` lists them.
+
+PYTHON ?= python3.11
+# Where torch's CPU build is fetched from when pip's own sources do not have it. Its hash is in the lock, so another
+# mirror may be named here without being trusted: make setup TORCH_INDEX=https://...
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Tests to run, or options for them: make test PYTEST="-x tests/unit"
+PYTEST ?=
+# make lock UPGRADE=--upgrade takes the newest releases; without it the pins in the locks stay where they still fit.
+UPGRADE ?=
+UV_VERSION := 0.13.9
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCKS := requirements/cpu.txt requirements/dev.txt
+PIP_INSTALL = $(BIN)/python -m pip install -qq --no-deps
+TORCH = $$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements/cpu.txt)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test check verify lock clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
+
+setup: $(READY) ## Make .venv from the locked requirements; the CLI is then .venv/bin/fairscribe
+	@:
+
+# --no-deps: the lock is the whole list, and three packages that vLLM's metadata asks for must stay out (docs/decisions.md).
+# The compat mode puts the tree itself on the path, which mypy and import-linter can follow and an import hook not.
+$(READY): $(LOCKS) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 is needed: install python3.11 and python3.11-venv, or name one with make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || { rm -rf $(VENV); \
+	  echo "Python's venv module is needed: install python3.11-venv" >&2; exit 1; }
+	@echo "Installing the locked requirements into $(VENV), some minutes the first time"
+	@$(PIP_INSTALL) --dry-run --only-binary :all: "$(TORCH)" >/dev/null 2>&1 || more="--extra-index-url $(TORCH_INDEX)"; \
+	  $(PIP_INSTALL) --require-hashes --only-binary :all: $(LOCKS:%=-r %) $$more
+	@$(PIP_INSTALL) --no-build-isolation --config-settings editable_mode=compat -e .
+	@touch $@
+
+demo: $(READY) ## Transcribe a dozen recordings on real parts, print the table, stop everything
+	@$(BIN)/python -m bench.demo
+
+up: $(READY) ## Start every part on this machine and leave it running
+	@$(BIN)/fairscribe up
+
+test: $(READY) ## Run the tests, at most ten minutes
+	@$(BIN)/python -m pytest $(PYTEST)
+
+check: $(READY) ## Lint, format, types, floors, and that the docs are true
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest tests/docs
+
+# pytest exits with 5 when it has nothing to run, which is no failure of what was to be verified.
+verify: $(READY) ## Run the long tests: fuzz, chaos, real measurements
+	@$(BIN)/python -m pytest -m slow --timeout 3600 $(PYTEST) || [ $$? -eq 5 ]
+
+# uv does not read pip's configuration, hence the hand-over of its find-links; where there are none uv knows PyTorch's index.
+# The second lock holds only what the first does not, under the first one's pins.
+COMPILE = $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(UPGRADE) \
+	$(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu) pyproject.toml
+
+lock: $(READY) ## Write requirements/ anew from pyproject.toml
+	@$(BIN)/python -m pip install -qq uv==$(UV_VERSION)
+	@$(COMPILE) --extra cpu --extra local -o requirements/cpu.txt >/dev/null
+	@$(COMPILE) --extra cpu --extra local --extra dev -c requirements/cpu.txt -o requirements/dev.txt >/dev/null \
+	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements/cpu.txt)
+
+clean: ## Remove .venv, caches and build output
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
