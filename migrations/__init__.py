@@ -1,0 +1,1 @@
+"""The schema's history, by Alembic. The only place where tables change."""

@@ -1,0 +1,88 @@
+"""The contract of a speech engine: what a worker may ask of it and what it promises.
+
+Two fulfilments: `workers/vllm_engine.py` hears, `workers/echo_engine.py` only takes as long as
+hearing would. `tests/contract/` runs one suite on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """Words inside a window; times count from the window's own start, seconds."""
+
+    start_s: float
+    end_s: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What the engine made of one window."""
+
+    utterances: tuple[Utterance, ...]
+    language: str
+    tokens: int
+    """Tokens decoded, special ones included: what the work model learns from."""
+    mean_logprob: float | None
+    """Natural logarithm, averaged over tokens; None when the engine does not tell."""
+    finish: Literal["stop", "length", "repetition"]
+    """Why decoding ended. Anything but "stop" means the text is cut."""
+    busy_s: float
+    """Seconds between hand-over and answer, the engine's queue included."""
+
+    @property
+    def text(self) -> str:
+        """All words of the window, joined by single spaces."""
+        return " ".join(u.text.strip() for u in self.utterances if u.text.strip())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, as saved in Postgres; `from_json` reads them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Heard:
+        """Read what `to_json` wrote."""
+        return cls(**{**raw, "utterances": tuple(Utterance(**u) for u in raw["utterances"])})
+
+
+class SpeechEngine(Protocol):
+    """Turns windows of speech into words.
+
+    All coroutines run on one event loop. Up to `slots` calls of `transcribe` are in flight at
+    once; more are the caller's mistake and only wait inside.
+    """
+
+    name: str
+    """`vllm` or `echo`; goes into every transcript's provenance."""
+    slots: int
+    """Windows worth having in flight: the knee of the throughput curve."""
+
+    async def start(self) -> None:
+        """Load weights and warm up; may take minutes. Raises `EngineDead` when it cannot."""
+        ...
+
+    async def transcribe(self, pcm: bytes, *, language: str, temperature: float = 0.0) -> Heard:
+        """Hear one window: `pcm` is mono s16le at 16 kHz, at most 30 s.
+
+        `language` is an ISO 639-1 code. Cancelling the call frees its slot. Raises `EngineDead`
+        when the engine died under it (run the window again elsewhere), `WindowRefused` when this
+        window alone cannot be heard.
+        """
+        ...
+
+    def alive(self) -> bool:
+        """False once the engine can answer nothing any more."""
+        ...
+
+    def provenance(self) -> dict[str, Any]:
+        """`model`, `weights_hash`, `engine`, `dtype`: enough to repeat a transcript."""
+        ...
+
+    async def stop(self) -> None:
+        """Free the device; nothing of the engine is left running. Safe to call twice."""
+        ...

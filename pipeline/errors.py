@@ -1,0 +1,181 @@
+"""Everything that can go wrong, named for what happened.
+
+    FairscribeError
+     +- RecordingRefused           this file cannot become a transcript; trying again will not help
+     |   +- EmptyRecording
+     |   +- NotAudio
+     |   +- NoAudioStream
+     |   +- NoSamples
+     |   +- DamagedAudio
+     |   +- UnsupportedAudio
+     |   +- TooLong
+     |   +- TooLarge
+     |   +- LimitExceeded
+     |   +- ParserCrashed
+     +- JobFailed                  the job ended without a transcript though the file may be sound
+     |   +- EngineCrashedOnJob
+     |   +- RecordingMissing
+     +- LeaseLost                  somebody else holds the job, or it ended: write nothing
+     +- EngineDead                 the speech engine died under a window
+     +- WindowRefused              the engine cannot hear this one window
+     +- PartDown                   Postgres, Redis or storage does not answer
+     +- NoSuchJob
+     +- TranscriptNotReady
+     +- BadRequest                 the caller's mistake, told in a sentence
+     +- BadSetting                 a setting is refused at start
+
+`code` is stable and public: it is stored with the job and sent to callers. The docstring is the
+default message, a sentence for the person who uploaded the file.
+"""
+
+from __future__ import annotations
+
+
+class FairscribeError(Exception):
+    """Something went wrong."""
+
+    code = "error"
+
+    def __init__(self, message: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        super().__init__(self.message)
+
+
+class RecordingRefused(FairscribeError):
+    """The file cannot be transcribed."""
+
+    code = "recording_refused"
+
+
+class EmptyRecording(RecordingRefused):
+    """The file is empty (0 bytes)."""
+
+    code = "empty"
+
+
+class NotAudio(RecordingRefused):
+    """The file is not audio in any format we read."""
+
+    code = "not_audio"
+
+
+class NoAudioStream(RecordingRefused):
+    """The file is a video or container without any sound track."""
+
+    code = "no_audio_stream"
+
+
+class NoSamples(RecordingRefused):
+    """The file has an audio header but no sound in it."""
+
+    code = "no_samples"
+
+
+class DamagedAudio(RecordingRefused):
+    """The file is damaged: none of its audio could be decoded."""
+
+    code = "damaged"
+
+
+class UnsupportedAudio(RecordingRefused):
+    """The file is audio in a format we cannot decode."""
+
+    code = "unsupported"
+
+
+class TooLong(RecordingRefused):
+    """The recording is longer than this installation accepts."""
+
+    code = "too_long"
+
+
+class TooLarge(RecordingRefused):
+    """The file is larger than this installation accepts."""
+
+    code = "too_large"
+
+
+class LimitExceeded(RecordingRefused):
+    """Reading the file took more time or memory than any honest recording needs."""
+
+    code = "limit_exceeded"
+
+
+class ParserCrashed(RecordingRefused):
+    """The file made the audio reader crash; it was contained and nothing else was touched."""
+
+    code = "parser_crashed"
+
+
+class JobFailed(FairscribeError):
+    """The job ended without a transcript."""
+
+    code = "failed"
+
+
+class EngineCrashedOnJob(JobFailed):
+    """The speech engine died each time it heard this recording, alone, so it was set aside."""
+
+    code = "engine_crashed"
+
+
+class RecordingMissing(JobFailed):
+    """The stored recording is gone, so it cannot be transcribed any more."""
+
+    code = "recording_missing"
+
+
+class LeaseLost(FairscribeError):
+    """The right to work on this job ran out or went to another worker."""
+
+    code = "lease_lost"
+
+
+class EngineDead(FairscribeError):
+    """The speech engine died."""
+
+    code = "engine_dead"
+
+
+class WindowRefused(FairscribeError):
+    """The speech engine cannot hear this window."""
+
+    code = "window_refused"
+
+
+class PartDown(FairscribeError):
+    """A part this needs does not answer; try again shortly."""
+
+    code = "part_down"
+
+
+class NoSuchJob(FairscribeError):
+    """There is no job with this id."""
+
+    code = "no_such_job"
+
+
+class TranscriptNotReady(FairscribeError):
+    """The job has no transcript yet."""
+
+    code = "transcript_not_ready"
+
+
+class BadRequest(FairscribeError):
+    """The request cannot be understood."""
+
+    code = "bad_request"
+
+
+class BadSetting(FairscribeError):
+    """A setting has a value that cannot be used."""
+
+    code = "bad_setting"
+
+
+def refusal(code: str, message: str) -> RecordingRefused:
+    """Rebuild a `RecordingRefused` that crossed a process boundary as (code, message)."""
+    for kind in RecordingRefused.__subclasses__():
+        if kind.code == code:
+            return kind(message)
+    return RecordingRefused(message)

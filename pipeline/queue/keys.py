@@ -1,0 +1,54 @@
+"""Every Redis key: its name, type, content, and who writes it.
+
+The keys of one queue share a hash tag, so that one script touches one cluster slot.
+"""
+
+from __future__ import annotations
+
+SCORE_BASE = 10**13
+"""score = bucket * SCORE_BASE + arrival in ms; below 2^53 for buckets to 899, until year 2286."""
+
+
+def ready(queue: str) -> str:
+    """ZSET: id of a waiting job -> score. Written by enqueue, claim, release, withdraw."""
+    return f"{{fairscribe:{queue}}}:ready"
+
+
+def lease(queue: str) -> str:
+    """ZSET: id of a job in work -> end of its lease, ms of Redis TIME. A job is here or in ready."""
+    return f"{{fairscribe:{queue}}}:lease"
+
+
+def owner(queue: str) -> str:
+    """HASH: id of a job in work -> token of the claim that holds it. None after a `seed`."""
+    return f"{{fairscribe:{queue}}}:owner"
+
+
+def epoch(queue: str) -> str:
+    """STRING: written by a full audit. Absent: the index was lost and is not rebuilt yet."""
+    return f"{{fairscribe:{queue}}}:epoch"
+
+
+def policy(queue: str) -> str:
+    """STRING: the policy in force, as `parse_policy` reads it. A copy of Postgres' newest row."""
+    return f"{{fairscribe:{queue}}}:policy"
+
+
+def answer(queue: str, worker: str) -> str:
+    """STRING, expires after a minute: a worker's last claim and what it got, for a re-sent claim."""
+    return f"{{fairscribe:{queue}}}:answer:{worker}"
+
+
+def score(bucket: int, arrival_ms: int) -> int:
+    """A job's place: its bucket, then its arrival.
+
+    >>> score(2, 1_700_000_000_000)
+    21700000000000
+    """
+    return bucket * SCORE_BASE + arrival_ms
+
+
+def from_score(value: float) -> tuple[int, int]:
+    """(bucket, arrival_ms) of a score."""
+    bucket, arrival_ms = divmod(int(value), SCORE_BASE)
+    return bucket, arrival_ms

@@ -1,0 +1,14 @@
+#!lua
+-- Forget jobs that ended. Called after Postgres has the result, never before.
+-- KEYS  1 lease ZSET   2 owner HASH
+-- ARGV  id, token, id, token, ...
+-- Returns the number of leases dropped; one held by somebody else is left alone.
+local dropped = 0
+for i = 1, #ARGV, 2 do
+  if redis.call('HGET', KEYS[2], ARGV[i]) == ARGV[i + 1] then
+    redis.call('ZREM', KEYS[1], ARGV[i])
+    redis.call('HDEL', KEYS[2], ARGV[i])
+    dropped = dropped + 1
+  end
+end
+return dropped

@@ -1,0 +1,15 @@
+#!lua
+-- Give leased jobs back to the queue, each at the score given (its remaining work, its first arrival).
+-- KEYS  1 ready ZSET   2 lease ZSET   3 owner HASH
+-- ARGV  id, token, score, id, token, score, ...
+-- Returns the number given back; one held by somebody else is left alone.
+local given = 0
+for i = 1, #ARGV, 3 do
+  if redis.call('HGET', KEYS[3], ARGV[i]) == ARGV[i + 1] then
+    redis.call('ZREM', KEYS[2], ARGV[i])
+    redis.call('HDEL', KEYS[3], ARGV[i])
+    redis.call('ZADD', KEYS[1], ARGV[i + 2], ARGV[i])
+    given = given + 1
+  end
+end
+return given

@@ -1,0 +1,163 @@
+"""The words for sound: what a recording is, where speech lies in it, what was said.
+
+Values only. Times are seconds as float, counted from the start of the recording ("true time")
+unless a field says otherwise. Sample counts are at `SAMPLE_RATE_HZ`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+SAMPLE_RATE_HZ = 16_000
+"""Whisper's sample rate. Packed speech is mono, signed 16 bit, at this rate."""
+
+WINDOW_LIMIT_S = 30.0
+"""Whisper always encodes 30 s; a longer window would be cut off by the engine."""
+
+DurationSource = Literal["header", "scan", "decode", "declared"]
+"""Who said how long a recording is: its header (proved by other bytes), a walk over its packets,
+a full decode, or the caller (headerless telephony only)."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a recording is and how long it lasts, before it is decoded.
+
+    Never a bare number: a length is worth what its source is worth.
+    """
+
+    duration_s: float
+    source: DurationSource
+    exact: bool
+    """True only when every sample was counted."""
+    container: str
+    codec: str
+    sample_rate_hz: int
+    channels: int
+    reason: str = ""
+    """Why a cheaper source was not believed; empty when the first one was."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of speech on one channel, in true time."""
+
+    start_s: float
+    end_s: float
+
+    @property
+    def length_s(self) -> float:
+        """Seconds of speech."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a window and the true time it was taken from."""
+
+    at_s: float
+    """Where the piece begins inside its window."""
+    start_s: float
+    """Where it begins in the recording."""
+    length_s: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """At most 30 s of packed speech of one channel: the unit of the engine's work."""
+
+    index: int
+    """Position in the plan, from 0; (plan hash, index) names a window for good."""
+    channel: int
+    first_sample: int
+    """Where its samples begin in the packed artefact."""
+    sample_count: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def length_s(self) -> float:
+        """Seconds the engine will hear, gaps between pieces included."""
+        return self.sample_count / SAMPLE_RATE_HZ
+
+    def true_time_s(self, at_s: float) -> float:
+        """Map a time inside the window (seconds) to the recording's own time (seconds).
+
+        A time in the gap after a piece belongs to that piece's end.
+
+        >>> w = Window(0, 0, 0, 64_000, (Piece(0.0, 10.0, 1.0), Piece(1.3, 50.0, 2.7)))
+        >>> w.true_time_s(0.5), w.true_time_s(1.2), w.true_time_s(2.3)
+        (10.5, 11.0, 51.0)
+        """
+        piece = self.pieces[0]
+        for candidate in self.pieces:
+            if candidate.at_s > at_s:
+                break
+            piece = candidate
+        return piece.start_s + min(max(at_s - piece.at_s, 0.0), piece.length_s)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What survey found: the exact length, the channels worth hearing, the windows to transcribe."""
+
+    duration_s: float
+    """Decoded length; exact."""
+    speech_s: float
+    """Speech over all channels kept; what the engine will be asked to hear."""
+    channels: tuple[str, ...]
+    """A label for each channel kept, by channel number: "mono", "left", "right"."""
+    channel_reason: str
+    """Why these channels, in words a person understands."""
+    windows: tuple[Window, ...]
+
+    @property
+    def plan_hash(self) -> str:
+        """Names this plan: saved windows of another plan are not ours to merge."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain JSON values; `from_json` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Plan:
+        """Read what `to_json` wrote."""
+        windows = tuple(
+            Window(**{**w, "pieces": tuple(Piece(**p) for p in w["pieces"])})
+            for w in raw["windows"]
+        )
+        return cls(**{**raw, "channels": tuple(raw["channels"]), "windows": windows})
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Words said on one channel between two moments of true time."""
+
+    start_s: float
+    end_s: float
+    channel: int
+    speaker: str | None
+    text: str
+    confidence: float | None
+    """Mean probability of a token, 0..1; None when the engine does not tell."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Everything said in a recording, in order of time, and where it came from."""
+
+    job_id: str
+    text: str
+    language: str
+    duration_s: float
+    segments: tuple[Segment, ...]
+    no_speech: bool = False
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """model, weights_hash, engine, dtype, plan_hash, options."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The transcript as its public JSON document."""
+        return asdict(self)

@@ -1,0 +1,103 @@
+"""Who is next: every policy as one pair of numbers a size bucket.
+
+    rank of a waiting job = u[bucket] * W + v[bucket]       W = time waited, ms, not below 0
+
+The highest rank goes first; ties go to the smaller bucket, then the earlier arrival, then the
+smaller id. Inside a bucket u and v are equal, so the oldest leads under every policy and only the
+heads of buckets need comparing. Nothing stored depends on time or policy, so a policy is switched
+while a million jobs wait.
+
+    fcfs         u = 1, v = 0              longest wait first
+    sjf          u = 0, v = -bucket        smallest work first
+    hrrn(g)      u = S^-g, v = 0           g = 1 orders as the classic ratio 1 + W/S; more leans to sjf
+    aged(beta)   u = 1, v = -beta * S      nothing is overtaken by what came beta * (S - S') later
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pipeline.scheduling.work import BUCKETS, bucket_work_s
+
+DEFAULT_PARAMETER = {"fcfs": None, "sjf": None, "hrrn": 1.0, "aged": 10.0}
+"""Each policy's parameter when none is written; None where it takes none."""
+
+PARAMETER_LIMIT = {"hrrn": 10.0, "aged": 1000.0}
+"""A larger g or beta only makes sjf of it, and would in the end leave the range of a double."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A rule of order: its name and, for hrrn and aged, its parameter."""
+
+    name: str
+    parameter: float | None = None
+
+    def __str__(self) -> str:
+        if self.parameter is None:
+            return self.name
+        return f"{self.name}({self.parameter:g})"
+
+
+def parse_policy(text: str) -> Policy:
+    """Read `fcfs`, `sjf`, `hrrn`, `hrrn(1.5)`, `aged(20)`.
+
+    Raises ValueError with a sentence for anything else.
+
+    >>> str(parse_policy("hrrn")), str(parse_policy(" AGED(2.50) "))
+    ('hrrn(1)', 'aged(2.5)')
+    """
+    written = re.fullmatch(r"\s*([a-z]+)\s*(?:\(\s*([0-9.eE+-]+)\s*\))?\s*", text.lower())
+    if not written or written[1] not in DEFAULT_PARAMETER:
+        raise ValueError(f"{text!r} is not a policy: fcfs, sjf, hrrn(g) or aged(beta)")
+    name, parameter = written[1], DEFAULT_PARAMETER[written[1]]
+    if written[2] is None:
+        return Policy(name, parameter)
+    if parameter is None:
+        raise ValueError(f"{name} takes no parameter")
+    try:
+        number = float(written[2])
+    except ValueError:
+        raise ValueError(f"{written[2]!r} is not a number") from None
+    if math.isnan(number) or not 0 <= number <= PARAMETER_LIMIT[name]:
+        raise ValueError(f"{name}({written[2]}): the parameter is 0..{PARAMETER_LIMIT[name]:g}")
+    return Policy(name, float(f"{number:g}"))
+
+
+@lru_cache(maxsize=64)
+def pairs(policy: Policy) -> tuple[tuple[float, float], ...]:
+    """(u, v) for every bucket, by bucket number."""
+    parameter = policy.parameter or 0.0
+    rows = {
+        "fcfs": lambda b, s: (1.0, 0.0),
+        "sjf": lambda b, s: (0.0, -float(b)),
+        "hrrn": lambda b, s: (s**-parameter, 0.0),
+        "aged": lambda b, s: (1.0, -parameter * s * 1000.0),
+    }[policy.name]
+    return tuple(rows(b, bucket_work_s(b)) for b in range(BUCKETS))
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A waiting job as ranking sees it."""
+
+    job_id: str
+    bucket: int
+    arrival_ms: int
+
+
+def rank(job: Waiting, table: Sequence[tuple[float, float]], now_ms: int) -> float:
+    """How urgent `job` is at `now_ms` under the pairs of a policy; the highest goes first."""
+    u, v = table[job.bucket]
+    return u * max(0, now_ms - job.arrival_ms) + v
+
+
+def order_key(
+    job: Waiting, table: Sequence[tuple[float, float]], now_ms: int
+) -> tuple[float, int, int, str]:
+    """Sort key: the smallest goes first, ties settled as the module text says."""
+    return (-rank(job, table, now_ms), job.bucket, job.arrival_ms, job.job_id)

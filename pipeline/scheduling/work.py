@@ -1,0 +1,69 @@
+"""How much work a recording is, and which size bucket that falls in.
+
+    S = a + b * windows + c * tokens        tokens = kappa(language) * seconds of speech
+
+S is in reference slot seconds: what one slot of the reference engine (Whisper base, float32, one
+window alone on a 2-core CPU) needs. The order of jobs depends only on ratios of S, so another
+engine's speed does not matter to it. Coefficients are fixed at deploy; a learned speed may enter
+estimates of time but never moves a job to another bucket, so learning reorders nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+WINDOW_S = 0.566
+"""b: encoding one 30 s window, reference slot seconds."""
+TOKEN_S = 0.031
+"""c: decoding one token, reference slot seconds."""
+JOB_S = 0.05
+"""a: what a job costs whatever its length."""
+
+KAPPA = {"en": 5.34, "ar": 4.5, "es": 3.3}
+"""Tokens a second of speech, published values by language."""
+KAPPA_DEFAULT = 4.4
+"""Tokens a second of speech in any other language."""
+
+PACKED_S = 27.0
+"""Seconds of speech a window holds on average when its length is not planned yet."""
+
+S0 = 0.01
+"""Work of bucket 0, reference slot seconds."""
+GROWTH = 1.1
+"""Each bucket holds 10 % more work than the one before: finer than any forecast of work."""
+BUCKETS = 300
+"""Buckets 0..299 reach 2.4e10 s of work: longer than any recording there is."""
+
+
+def predicted_work_s(speech_s: float, windows: int | None, language: str | None) -> float:
+    """S for `speech_s` seconds of speech in `windows` windows (None: not planned yet).
+
+    >>> round(predicted_work_s(60.0, 3, "en"), 3)      # 0.05 + 3*0.566 + 0.031*5.34*60
+    11.68
+    """
+    if windows is None:
+        windows = max(1, math.ceil(speech_s / PACKED_S))
+    tokens = KAPPA.get(language or "", KAPPA_DEFAULT) * speech_s
+    return JOB_S + WINDOW_S * windows + TOKEN_S * tokens
+
+
+def bucket_of(work_s: float) -> int:
+    """The bucket nearest to `work_s` on a logarithmic scale, 0..BUCKETS-1.
+
+    >>> bucket_of(0.01), bucket_of(0.011), bucket_of(3600.0)
+    (0, 1, 134)
+    """
+    if work_s <= S0:
+        return 0
+    return min(BUCKETS - 1, round(math.log(work_s / S0) / math.log(GROWTH)))
+
+
+def bucket_work_s(bucket: int) -> float:
+    """The work every job of a bucket is taken to be, reference slot seconds."""
+    return S0 * GROWTH**bucket
+
+
+def bucket_windows(bucket: int) -> int:
+    """Windows a job of this bucket has, about; at least 1. Used to claim no more than fits."""
+    one = predicted_work_s(PACKED_S, 1, "en")
+    return max(1, math.floor(bucket_work_s(bucket) / one))

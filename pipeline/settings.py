@@ -1,0 +1,253 @@
+"""Every setting: its environment name, default, unit and meaning. Read once, then frozen.
+
+`FAIRSCRIBE_<NAME>` in capitals sets a field. A value that cannot be used, or a `FAIRSCRIBE_` name
+nobody knows, is refused at start with the name, the value and what was expected: a typing mistake
+in a setting must not turn into a default in silence.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pipeline.errors import BadSetting
+from pipeline.scheduling.policies import Policy, parse_policy
+
+PREFIX = "FAIRSCRIBE_"
+
+NOT_SETTINGS = frozenset({"FAIRSCRIBE_READY_FILE"})
+"""Set by the supervisor for its own parts; not for people."""
+
+
+def default_home() -> Path:
+    """Where state lives: a system folder for root, the user's own data folder otherwise."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/fairscribe")
+    share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(share) / "fairscribe"
+
+
+class Settings(BaseSettings):
+    """One frozen object. Units are in the names: `_s` seconds, `_mb` megabytes, `_h` hours."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    home: Path = Field(
+        default_factory=default_home,
+        description="State folder: servers' data, recordings, logs, models (unit: path; "
+        "default: /var/lib/fairscribe for root, ~/.local/share/fairscribe otherwise)",
+    )
+    database_url: str | None = Field(
+        None,
+        description="Postgres to use, postgresql://...; unset: `up` starts its own (unit: URL)",
+    )
+    redis_url: str | None = Field(
+        None,
+        description="Redis to use, redis://, rediss:// or unix://; unset: `up` starts its own "
+        "(unit: URL)",
+    )
+    api_host: str = Field("127.0.0.1", description="Address the API listens on (unit: host)")
+    api_port: int = Field(
+        8000, ge=0, le=65535, description="Port of the API; 0 takes a free one (unit: port)"
+    )
+    api_url: str | None = Field(
+        None,
+        description="Where the command line finds the API; unset: the one `up` started in home "
+        "(unit: URL)",
+    )
+    flower_port: int = Field(
+        5555, ge=0, le=65535, description="Port of Flower; 0 takes a free one (unit: port)"
+    )
+    engine: Literal["vllm", "echo"] = Field(
+        "vllm",
+        description="Speech engine; `echo` hears nothing and only takes time, for tests of load "
+        "(unit: name)",
+    )
+    model: str = Field(
+        "tiny.en",
+        min_length=1,
+        description="`tiny.en` (packaged weights), a folder, or a Hugging Face id such as "
+        "openai/whisper-large-v3 (unit: name)",
+    )
+    language: str = Field(
+        "en",
+        pattern="^[a-z]{2,3}$",
+        description="Language of a recording that names none (unit: ISO 639-1 code)",
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Number format of the engine; auto suits the device (unit: name)"
+    )
+    slots: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="Windows in flight in one engine; 0: 8 on a CPU, 32 on a GPU (unit: windows)",
+    )
+    engine_threads: int = Field(
+        0, ge=0, description="CPU threads of the engine; 0: one a core (unit: threads)"
+    )
+    kv_cache_gib: float = Field(
+        1.0, gt=0, description="Memory for the engine's attention cache on a CPU (unit: GiB)"
+    )
+    gpu_memory_utilization: float = Field(
+        0.9, gt=0, le=1, description="Share of a GPU's memory the engine may take (unit: share)"
+    )
+    engine_stall_s: float = Field(
+        120.0,
+        gt=0,
+        description="An engine that finishes no window for this long is restarted (unit: seconds)",
+    )
+    echo_fixed_s: float = Field(
+        0.05, ge=0, description="Echo engine: time a window takes at least (unit: seconds)"
+    )
+    echo_per_second_s: float = Field(
+        0.01, ge=0, description="Echo engine: more time a second of speech (unit: seconds)"
+    )
+    policy: str = Field(
+        "hrrn(1.5)",
+        description="Order of work until changed at run time: fcfs, sjf, hrrn(g), aged(beta) "
+        "(unit: policy)",
+    )
+    lease_s: float = Field(
+        15.0,
+        ge=0.5,
+        description="A worker that is silent this long loses its jobs to others (unit: seconds)",
+    )
+    renew_s: float = Field(
+        5.0, gt=0, description="How often a worker renews its leases (unit: seconds)"
+    )
+    tick_s: float = Field(
+        0.04, gt=0, le=5, description="How often a worker with free slots asks (unit: seconds)"
+    )
+    drain_s: float = Field(
+        30.0,
+        gt=0,
+        description="Time windows in flight get to end at shutdown (unit: seconds)",
+    )
+    max_crashes: int = Field(
+        3,
+        ge=1,
+        description="Engine deaths a recording may cause, alone, before it fails (unit: times)",
+    )
+    survey_slots: int = Field(
+        2, ge=1, le=64, description="Recordings surveyed at once by one worker (unit: recordings)"
+    )
+    survey_ahead_h: float = Field(
+        20.0,
+        gt=0,
+        description="Speech surveyed ahead of the engine; beyond it only recordings that go "
+        "first are surveyed (unit: hours of speech)",
+    )
+    max_upload_mb: float = Field(
+        2048.0, gt=0, description="Largest file accepted (unit: megabytes of 10^6 bytes)"
+    )
+    max_duration_h: float = Field(
+        12.0, gt=0, description="Longest recording accepted (unit: hours)"
+    )
+
+    @field_validator("policy")
+    @classmethod
+    def _known_policy(cls, value: str) -> str:
+        parse_policy(value)
+        return value
+
+    @field_validator("database_url", "redis_url", "api_url")
+    @classmethod
+    def _has_scheme(cls, value: str | None, info: Any) -> str | None:
+        schemes = {
+            "database_url": ("postgresql", "postgres", "postgresql+psycopg"),
+            "redis_url": ("redis", "rediss", "unix"),
+            "api_url": ("http", "https"),
+        }[info.field_name]
+        if value is not None and urlsplit(value).scheme not in schemes:
+            raise ValueError(f"a URL that begins with {', '.join(schemes)}")
+        return value
+
+    @property
+    def start_policy(self) -> Policy:
+        """The policy in force until someone changes it."""
+        return parse_policy(self.policy)
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """One line of `fairscribe settings`."""
+
+    name: str
+    value: str
+    default: str
+    meaning: str
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read all settings from the environment.
+
+    Raises `BadSetting` naming the variable, its value and what was expected.
+    """
+    environ = os.environ if environ is None else environ
+    _refuse_unknown(environ)
+    given = {
+        name: environ[PREFIX + name.upper()]
+        for name in Settings.model_fields
+        if environ.get(PREFIX + name.upper())
+    }
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as refused:
+        first = refused.errors()[0]
+        name = PREFIX + str(first["loc"][0]).upper()
+        raise BadSetting(f"{name}={first['input']!r}: {first['msg']}") from None
+
+
+def _refuse_unknown(environ: Mapping[str, str]) -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | NOT_SETTINGS
+    for name in environ:
+        if name.startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise BadSetting(f"{name} is not a setting{hint}")
+
+
+def setting_rows(settings: Settings) -> list[SettingRow]:
+    """Every setting with its value, default and meaning, in the order they are declared."""
+    rows = []
+    for name, field in Settings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        rows.append(
+            SettingRow(
+                PREFIX + name.upper(),
+                str(getattr(settings, name)),
+                "unset" if default is None else str(default),
+                field.description or "",
+            )
+        )
+    return rows
+
+
+def celery_broker_url(redis_url: str) -> str:
+    """The same Redis in Celery's spelling.
+
+    >>> celery_broker_url("unix:///run/v.sock?db=1"), celery_broker_url("redis://h:6379/0")
+    ('redis+socket:///run/v.sock?virtual_host=1', 'redis://h:6379/0')
+    """
+    if redis_url.startswith("unix://"):
+        return redis_url.replace("unix://", "redis+socket://", 1).replace("db=", "virtual_host=")
+    return redis_url
+
+
+def sqlalchemy_url(database_url: str) -> str:
+    """The same Postgres in SQLAlchemy's spelling, with the psycopg 3 driver.
+
+    >>> sqlalchemy_url("postgresql://u@h/d")
+    'postgresql+psycopg://u@h/d'
+    """
+    scheme, rest = database_url.split("://", 1)
+    return "postgresql+psycopg://" + rest if scheme in ("postgres", "postgresql") else database_url

@@ -1,0 +1,45 @@
+"""The way into Postgres: one engine a process, one transaction a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from pipeline.errors import PartDown
+
+
+def open_store(database_url: str) -> Engine:
+    """A pool of connections to `database_url` (SQLAlchemy's spelling); connects at first use.
+
+    A connection is tested before it is lent, so a restarted Postgres costs one retry, not an error.
+    """
+    return create_engine(
+        database_url,
+        pool_size=5,
+        max_overflow=15,
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": 5, "application_name": "fairscribe"},
+    )
+
+
+@contextmanager
+def transaction(store: Engine) -> Iterator[Connection]:
+    """One transaction: committed at the end, rolled back on any error.
+
+    Raises `PartDown` when Postgres does not answer. If that happens at the commit itself its
+    outcome is unknown: every write here can be asked again under its attempt.
+    """
+    try:
+        with store.begin() as connection:
+            yield connection
+    except (OperationalError, InterfaceError) as down:
+        raise PartDown(f"Postgres does not answer: {down.orig}") from down
+
+
+def clock_ms(connection: Connection) -> int:
+    """Postgres' own time, ms: the clock of every arrival."""
+    now = connection.execute(text("SELECT extract(epoch FROM clock_timestamp()) * 1000"))
+    return int(now.scalar_one())

@@ -1,0 +1,120 @@
+"""The tables, as SQLAlchemy sees them. migrations/ creates them; a test compares the two."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    REAL,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from pipeline.job import State
+
+metadata = MetaData()
+
+_states = ", ".join(f"'{state.value}'" for state in State)
+_now = func.clock_timestamp()
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Uuid, primary_key=True, comment="UUIDv7: ids grow with time"),
+    Column("batch_id", Text),
+    Column("file_name", Text, nullable=False, comment="as sent; never used as a path"),
+    Column("metadata", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("options", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("language", Text, comment="asked for; null: the installation's default"),
+    Column("storage_key", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", Integer, nullable=False, server_default="0", comment="fencing token"),
+    Column("crashes", SmallInteger, nullable=False, server_default="0"),
+    Column("worker", Text, comment="who was granted the newest attempt"),
+    Column("arrival_ms", BigInteger, nullable=False, comment="ms of Postgres time"),
+    Column("bucket", SmallInteger, comment="size bucket of the work that remains"),
+    Column("index_pending", Boolean, nullable=False, server_default=text("false")),
+    Column("duration_s", Double),
+    Column("duration_source", Text),
+    Column("duration_exact", Boolean),
+    Column("container", Text),
+    Column("codec", Text),
+    Column("sample_rate_hz", Integer),
+    Column("channels", SmallInteger),
+    Column("probed_s", Double, comment="length as probed, kept beside the decoded one"),
+    Column("speech_s", Double),
+    Column("plan_hash", Text),
+    Column("windows_total", Integer),
+    Column("windows_done", Integer, nullable=False, server_default="0"),
+    Column("model", Text),
+    Column("no_speech", Boolean, nullable=False, server_default=text("false")),
+    Column("degraded", Text),
+    Column("error_code", Text),
+    Column("error_message", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("started_at", DateTime(timezone=True), comment="first grant of an engine"),
+    Column("first_text_at", DateTime(timezone=True)),
+    Column("completed_at", DateTime(timezone=True)),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    CheckConstraint(f"state IN ({_states})", name="jobs_state_known"),
+    Index("jobs_batch", "batch_id", "id"),
+    Index("jobs_state", "state", "id"),
+    Index("jobs_outbox", "id", postgresql_where=text("index_pending")),
+)
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("job_id", Uuid, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("plan_hash", Text, nullable=False),
+    Column("artefact_key", Text, nullable=False, comment="packed speech in storage"),
+    Column("plan", JSONB, nullable=False),
+)
+
+windows = Table(
+    "windows",
+    metadata,
+    Column("job_id", Uuid, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("plan_hash", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("index", Integer, primary_key=True),
+    Column("attempt", Integer, nullable=False, comment="who heard it"),
+    Column("heard", JSONB, nullable=False),
+    Column("busy_s", REAL, nullable=False),
+    Column("saved_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+transcripts = Table(
+    "transcripts",
+    metadata,
+    Column("job_id", Uuid, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("body", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+policies = Table(
+    "policies",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("policy", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    comment="every change of the order of work; the newest row holds",
+)
