@@ -55,7 +55,7 @@ check: $(READY) ## Lint, format, types, floors, and that the docs are true
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest tests/docs
 
 # pytest exits with 5 when it has nothing to run, which is no failure of what was to be verified.
