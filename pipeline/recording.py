@@ -101,7 +101,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Plan:
-    """What survey found: the exact length, the channels worth hearing, the windows to transcribe."""
+    """What survey found: the exact length, the channels worth hearing, the windows."""
 
     duration_s: float
     """Decoded length; exact."""

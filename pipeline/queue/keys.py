@@ -15,7 +15,7 @@ def ready(queue: str) -> str:
 
 
 def lease(queue: str) -> str:
-    """ZSET: id of a job in work -> end of its lease, ms of Redis TIME. A job is here or in ready."""
+    """ZSET: id of a job in work -> end of its lease, ms of Redis TIME. Never also in ready."""
     return f"{{fairscribe:{queue}}}:lease"
 
 
@@ -35,7 +35,7 @@ def policy(queue: str) -> str:
 
 
 def answer(queue: str, worker: str) -> str:
-    """STRING, expires after a minute: a worker's last claim and what it got, for a re-sent claim."""
+    """STRING, kept a minute: a worker's last claim and what it got, for a claim sent twice."""
     return f"{{fairscribe:{queue}}}:answer:{worker}"
 
 

@@ -22,7 +22,14 @@ from redis.retry import Retry
 
 from pipeline.errors import PartDown
 from pipeline.queue import keys
-from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs, parse_policy
+from pipeline.scheduling.policies import (
+    Policy,
+    Waiting,
+    arrivals_ahead_ms,
+    order_key,
+    pairs,
+    parse_policy,
+)
 from pipeline.scheduling.work import BUCKETS, bucket_windows
 
 TAKEOVER_S = 10.0
@@ -112,11 +119,19 @@ class RedisQueue:
     # -- the life of a job ------------------------------------------------------------------
 
     def enqueue(self, jobs: Iterable[Waiting]) -> int:
-        """Let jobs wait; those already here or in work are left alone. Returns how many were new."""
+        """Let jobs wait; those here or in work are left alone. Returns how many were new."""
         flat: list[Any] = []
         for job in jobs:
             flat += [job.job_id, keys.score(job.bucket, job.arrival_ms)]
-        return self._run("enqueue", [self._ready, self._lease], flat) if flat else 0
+        return self._count("enqueue", [self._ready, self._lease], flat)
+
+    def offer(self, place: Waiting) -> bool:
+        """Like `enqueue` for one job, but an outage is no error: the outbox offers it again."""
+        try:
+            self.enqueue([place])
+        except PartDown:
+            return False
+        return True
 
     def claim(self, windows: int, floor: Floor | None = None) -> Claim:
         """Take the jobs that go first, worth about `windows` (>= 1) windows, and lease them.
@@ -129,40 +144,50 @@ class RedisQueue:
             limits = [floor.bucket, floor.arrival_ms] if floor else [-1, 0]
             answer = self._run(
                 "claim",
-                [self._ready, self._lease, self._owner, self._epoch, self._policy_key, self._answer],
-                [token, windows, self.lease_ms, self.clock_offset_ms, str(self._policy), *limits]
-                + list(_pairs_as_arguments(self._policy)),
+                [
+                    self._ready,
+                    self._lease,
+                    self._owner,
+                    self._epoch,
+                    self._policy_key,
+                    self._answer,
+                ],
+                [
+                    *(token, windows, self.lease_ms, self.clock_offset_ms, str(self._policy)),
+                    *limits,
+                    *_pairs_as_arguments(self._policy),
+                ],
             )
             if answer[0] != "policy":
                 return _read_claim(answer, token)
             self._policy = parse_policy(answer[1])
 
     def renew(self, held: Sequence[tuple[str, str]]) -> list[int]:
-        """Extend the leases of (job id, token) pairs; answers RENEWED, REASSERTED or LOST for each.
+        """Extend the leases of (job id, token) pairs: RENEWED, REASSERTED or LOST for each.
 
-        After REASSERTED ask Postgres whether the attempt still holds, and `complete` if it does not.
+        After REASSERTED ask Postgres whether the attempt still holds; if not, `complete`.
         """
         if not held:
             return []
         arguments = [self.lease_ms, *itertools.chain.from_iterable(held)]
-        return self._run("renew", [self._ready, self._lease, self._owner], arguments)
+        names = [self._ready, self._lease, self._owner]
+        return cast("list[int]", self._run("renew", names, arguments))
 
     def complete(self, held: Sequence[tuple[str, str]]) -> int:
         """Forget jobs that ended, after Postgres has the result."""
         flat = list(itertools.chain.from_iterable(held))
-        return self._run("complete", [self._lease, self._owner], flat) if flat else 0
+        return self._count("complete", [self._lease, self._owner], flat)
 
     def release(self, held: Sequence[tuple[str, str, Waiting]]) -> int:
         """Give leased jobs (id, token, new place) back to the queue."""
         flat: list[Any] = []
         for job_id, token, place in held:
             flat += [job_id, token, keys.score(place.bucket, place.arrival_ms)]
-        names = [self._ready, self._lease, self._owner]
-        return self._run("release", names, flat) if flat else 0
+        return self._count("release", [self._ready, self._lease, self._owner], flat)
 
     def withdraw(self, job_ids: Sequence[str]) -> int:
         """Take waiting jobs out; those in work are left to their workers."""
-        return self._run("withdraw", [self._ready], list(job_ids)) if job_ids else 0
+        return self._count("withdraw", [self._ready], job_ids)
 
     # -- recovery ---------------------------------------------------------------------------
 
@@ -175,21 +200,20 @@ class RedisQueue:
 
     def seed(self, job_ids: Sequence[str]) -> int:
         """Give jobs in work a lease without owner, for their live workers to take up."""
-        if not job_ids:
-            return 0
-        return self._run("seed", [self._ready, self._lease], [self.lease_ms, *job_ids])
+        arguments = [self.lease_ms, *job_ids] if job_ids else []
+        return self._count("seed", [self._ready, self._lease], arguments)
 
     def identity(self) -> Identity:
         """Changes when Redis was restarted or replaced."""
         with redis_errors():
-            server = cast(dict[str, Any], self._redis.info("server"))
-            replication = cast(dict[str, Any], self._redis.info("replication"))
+            server = self._redis.info("server")
+            replication = self._redis.info("replication")
         return Identity(str(server["run_id"]), str(replication.get("master_replid", "")))
 
     def time_ms(self) -> int:
         """Redis TIME in ms."""
         with redis_errors():
-            seconds, micros = cast(tuple[int, int], self._redis.time())
+            seconds, micros = self._redis.time()
         return seconds * 1000 + micros // 1000
 
     def has_epoch(self) -> bool:
@@ -219,7 +243,8 @@ class RedisQueue:
         """(jobs that wait, jobs in work)."""
         with redis_errors():
             pipe = self._redis.pipeline(transaction=False)
-            pipe.zcard(self._ready).zcard(self._lease)
+            pipe.zcard(self._ready)
+            pipe.zcard(self._lease)
             waiting, working = pipe.execute()
         return waiting, working
 
@@ -241,6 +266,25 @@ class RedisQueue:
         found = [Waiting(job_id, *keys.from_score(value)) for job_id, value in rows]
         table = pairs(policy)
         return sorted(found, key=lambda job: order_key(job, table, now_ms))[:limit]
+
+    def position(self, place: Waiting, policy: Policy, now_ms: int | None = None) -> int | None:
+        """How many wait before `place`, plus one; None when it does not wait. One ZCOUNT a bucket.
+
+        In every bucket those ahead are the ones that arrived before some moment, which follows from
+        the job's own rank: u * W + v >= rank.
+        """
+        now_ms = self.time_ms() + self.clock_offset_ms if now_ms is None else now_ms
+        table = pairs(policy)
+        with redis_errors():
+            pipe = self._redis.pipeline(transaction=False)
+            pipe.zrank(self._ready, place.job_id)
+            pipe.zcount(self._ready, "-inf", f"({place.bucket * keys.SCORE_BASE}")
+            for bucket in set(range(BUCKETS)) - {place.bucket}:
+                low = bucket * keys.SCORE_BASE
+                ahead = arrivals_ahead_ms(place, bucket, table, now_ms)
+                pipe.zcount(self._ready, low, f"({low + ahead}")
+            at, before_bucket, *ahead_elsewhere = pipe.execute()
+        return None if at is None else 1 + at - before_bucket + sum(ahead_elsewhere)
 
     # -- plumbing ---------------------------------------------------------------------------
 
@@ -267,6 +311,10 @@ class RedisQueue:
     @property
     def _answer(self) -> str:
         return keys.answer(self.name, self.worker)
+
+    def _count(self, script: str, names: Sequence[str], arguments: Sequence[Any]) -> int:
+        """Run a script that answers a number; nothing to do costs no call."""
+        return int(self._run(script, names, arguments)) if arguments else 0
 
     def _run(self, script: str, names: Sequence[str], arguments: Sequence[Any]) -> Any:
         call = cast(Callable[..., Any], self._scripts[script])

@@ -9,7 +9,7 @@ while a million jobs wait.
 
     fcfs         u = 1, v = 0              longest wait first
     sjf          u = 0, v = -bucket        smallest work first
-    hrrn(g)      u = S^-g, v = 0           g = 1 orders as the classic ratio 1 + W/S; more leans to sjf
+    hrrn(g)      u = S^-g, v = 0           g = 1 orders as the ratio 1 + W/S; more leans to sjf
     aged(beta)   u = 1, v = -beta * S      nothing is overtaken by what came beta * (S - S') later
 """
 
@@ -101,3 +101,22 @@ def order_key(
 ) -> tuple[float, int, int, str]:
     """Sort key: the smallest goes first, ties settled as the module text says."""
     return (-rank(job, table, now_ms), job.bucket, job.arrival_ms, job.job_id)
+
+
+def arrivals_ahead_ms(
+    job: Waiting, bucket: int, table: Sequence[tuple[float, float]], now_ms: int
+) -> int:
+    """Jobs of another `bucket` that arrived before this moment (ms) go before `job`.
+
+    Found by halving, with the very arithmetic of `rank`, so that a position agrees with the claims
+    to the last bit: inside a bucket rank only falls with a later arrival.
+    """
+    own = order_key(job, table, now_ms)
+    before, after = 0, 2 * now_ms
+    while before < after:
+        middle = (before + after) // 2
+        if order_key(Waiting("", bucket, middle), table, now_ms) < own:
+            before = middle + 1
+        else:
+            after = middle
+    return before

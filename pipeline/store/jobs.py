@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from pipeline.job import FINAL, MOVES, JobView, Stage, State, Ticket
+from pipeline.job import MOVES, JobView, Stage, State, Ticket
 from pipeline.recording import Plan, Probe, Transcript
 from pipeline.scheduling.policies import Policy, Waiting, parse_policy
 from pipeline.store.tables import jobs, policies, transcripts
@@ -32,14 +32,14 @@ def add_job(c: Connection, job_id: str, row: Mapping[str, Any]) -> None:
     c.execute(insert(jobs).values(values))
 
 
-def recording_of(c: Connection, job_id: str) -> Row[Any] | None:
+def recording_of(c: Connection, job_id: str) -> Any:
     """state, storage_key, file_name, language, options of a job; None when there is none."""
     columns = (jobs.c.state, jobs.c.storage_key, jobs.c.file_name, jobs.c.language, jobs.c.options)
     return c.execute(select(*columns).where(jobs.c.id == UUID(job_id))).first()
 
 
 def keep_probe(c: Connection, job_id: str, probe: Probe, bucket: int) -> Waiting | None:
-    """received -> probed. Returns its place in the survey queue; None if it had moved on."""
+    """Received -> probed. Returns its place in the survey queue; None if it had moved on."""
     values = {
         "state": State.PROBED.value,
         "duration_s": probe.duration_s,
@@ -92,7 +92,7 @@ def grant(
 
 
 def still_ours(c: Connection, stage: Stage, held: Mapping[str, int]) -> set[str]:
-    """Of {job id: attempt}, the jobs whose newest attempt that still is, and which have not ended."""
+    """Of {job id: attempt}, the jobs that have not ended and whose newest attempt that is."""
     rows = c.execute(
         select(jobs.c.id, jobs.c.attempt).where(
             jobs.c.id.in_([UUID(job_id) for job_id in held]),
@@ -103,7 +103,7 @@ def still_ours(c: Connection, stage: Stage, held: Mapping[str, int]) -> set[str]
 
 
 def give_back(c: Connection, stage: Stage, ticket: Ticket, bucket: int) -> Waiting | None:
-    """working -> waiting, at the size of what remains. None when the fence does not hold."""
+    """Working -> waiting, at the size of what remains. None when the fence does not hold."""
     values = {"state": stage.waiting.value, "bucket": bucket, "index_pending": True}
     moved = _move(c, [ticket.job_id], (stage.working,), values, attempt=ticket.attempt)
     return _place(moved.first())
@@ -121,7 +121,7 @@ def charge_crash(c: Connection, ticket: Ticket) -> int:
 
 
 def keep_survey(c: Connection, ticket: Ticket, plan: Plan, bucket: int) -> Waiting | None:
-    """surveying -> surveyed, with what the decode found. None when the fence does not hold."""
+    """Surveying -> surveyed, with what the decode found. None when the fence does not hold."""
     values = {
         "state": State.SURVEYED.value,
         **_surveyed(plan),
@@ -176,7 +176,7 @@ def _surveyed(plan: Plan) -> dict[str, Any]:
 
 
 def fail(c: Connection, job_id: str, code: str, message: str, attempt: int | None = None) -> bool:
-    """-> failed, with a reason a person can act on. False when it had ended or the fence is gone."""
+    """-> failed, with a reason a person can act on. False when it had ended or is not ours."""
     values = {
         "state": State.FAILED.value,
         "error_code": code,
@@ -226,13 +226,17 @@ def indexed(c: Connection, stage: Stage, job_ids: Sequence[str]) -> None:
     )
 
 
-def settle_expired(c: Connection, stage: Stage, job_ids: Sequence[str]) -> list[Waiting]:
+def settle_expired(
+    c: Connection, stage: Stage, job_ids: Sequence[str], bucket_left: Callable[[Any], int]
+) -> list[Waiting]:
     """Jobs whose lease ran out: those in work wait again; returns the places of all that wait.
 
-    What is not returned has ended or is at another stage: its lease is to be dropped.
+    `bucket_left` tells the size of what remains of a row. What is not returned has ended or is at
+    another stage: its lease is to be dropped.
     """
     values = {"state": stage.waiting.value, "index_pending": True}
-    _move(c, job_ids, (stage.working,), values)
+    for row in _move(c, job_ids, (stage.working,), values).all():
+        c.execute(update(jobs).where(jobs.c.id == row.id).values(bucket=bucket_left(row)))
     rows = c.execute(
         _places().where(
             jobs.c.id.in_([UUID(j) for j in job_ids]), jobs.c.state == stage.waiting.value
@@ -250,9 +254,7 @@ def page_of_stage(
     if after is not None:
         query = query.where(jobs.c.id > UUID(after))
     rows = c.execute(query.order_by(jobs.c.id).limit(limit)).all()
-    waiting = [
-        place for row in rows if row.state == stage.waiting.value and (place := _place(row))
-    ]
+    waiting = [place for row in rows if row.state == stage.waiting.value and (place := _place(row))]
     working = [str(row.id) for row in rows if row.state == stage.working.value]
     return waiting, working, str(rows[-1].id) if len(rows) == limit else None
 
@@ -317,7 +319,7 @@ def list_jobs(
 def counts(c: Connection) -> dict[State, int]:
     """How many jobs there are in each state."""
     rows = c.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state)).all()
-    return {state: 0 for state in State} | {State(state): number for state, number in rows}
+    return dict.fromkeys(State, 0) | {State(state): number for state, number in rows}
 
 
 def transcript_body(c: Connection, job_id: str) -> dict[str, Any] | None:
@@ -341,7 +343,7 @@ def _move(
     target = State(values["state"])
     if illegal := [state for state in allowed if target not in MOVES[state] and state != target]:
         raise AssertionError(f"{illegal} may not become {target}: see pipeline/job.py")
-    where = [
+    where: list[ColumnElement[bool]] = [
         jobs.c.id.in_([UUID(j) for j in job_ids]),
         jobs.c.state.in_([state.value for state in allowed]),
     ]
@@ -376,17 +378,19 @@ def _ticket(row: Any) -> Ticket:
     )
 
 
+_VIEWED = (
+    *("batch_id", "file_name", "duration_s", "duration_source", "duration_exact", "channels"),
+    *("container", "codec", "language", "model", "created_at", "started_at", "first_text_at"),
+    *("completed_at", "error_code", "error_message", "degraded", "no_speech", "metadata"),
+)
+"""Fields a view takes from the row as they are."""
+
+
 def _view(row: Any) -> JobView:
     state = State(row.state)
     planned = row.windows_total or 0
     progress = 1.0 if state is State.COMPLETED else row.windows_done / planned if planned else 0.0
-    same = ("batch_id", "file_name", "duration_s", "duration_source", "duration_exact", "channels")
-    same += ("container", "codec", "language", "model", "created_at", "started_at")
-    same += ("first_text_at", "completed_at", "error_code", "error_message", "degraded")
-    same += ("no_speech", "metadata")
-    fields = {name: getattr(row, name) for name in same}
+    fields = {name: getattr(row, name) for name in _VIEWED}
     return JobView(
         id=str(row.id), state=state, progress=min(1.0, progress), attempts=row.attempt, **fields
     )
-
-

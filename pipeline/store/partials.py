@@ -51,13 +51,13 @@ def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]
 def saved_windows(c: Connection, ticket: Ticket) -> dict[int, dict[str, Any]]:
     """What is saved of the job under its plan and model, by window index."""
     rows = c.execute(
-        select(windows.c.index, windows.c.heard).where(
+        select(windows.c.index.label("at"), windows.c.heard).where(
             windows.c.job_id == UUID(ticket.job_id),
             windows.c.plan_hash == ticket.plan_hash,
             windows.c.model == ticket.model,
         )
     )
-    return {row.index: row.heard for row in rows}
+    return {row.at: row.heard for row in rows}
 
 
 def count_saved(c: Connection, ticket: Ticket) -> None:

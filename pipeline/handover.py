@@ -1,0 +1,43 @@
+"""Asks for an errand by name: a Celery client that holds no worker code.
+
+A message is a hint. It may be lost (Redis gone, a worker killed between reading and running), so
+whoever sends one relies on the sweeper, never on the message.
+"""
+
+from __future__ import annotations
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from pipeline.errors import PartDown
+
+ERRANDS_QUEUE = "errands"
+"""The Celery queue of all errands."""
+
+PROBE = "fairscribe.probe"
+"""Errand: find out what a recording is and how long. Argument: job id."""
+
+
+class Handover:
+    """Sends errands to the broker at `broker_url` (Celery's spelling)."""
+
+    def __init__(self, broker_url: str) -> None:
+        self._celery = Celery("fairscribe", broker=broker_url, set_as_current=False)
+        self._celery.conf.update(
+            task_serializer="json",
+            accept_content=["json"],
+            task_ignore_result=True,
+            broker_connection_timeout=2.0,
+            broker_transport_options={"socket_timeout": 3.0, "socket_connect_timeout": 2.0},
+        )
+
+    def probe(self, job_ids: list[str]) -> None:
+        """Ask for these jobs to be probed. Raises `PartDown` when the broker does not answer."""
+        try:
+            with self._celery.producer_pool.acquire(block=True, timeout=5) as producer:
+                for job_id in job_ids:
+                    self._celery.send_task(
+                        PROBE, args=[job_id], queue=ERRANDS_QUEUE, producer=producer, retry=False
+                    )
+        except (OperationalError, OSError, TimeoutError) as down:
+            raise PartDown(f"The broker does not answer: {down}") from down

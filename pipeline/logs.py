@@ -1,0 +1,32 @@
+"""One JSON line an event, to stderr: what happened, to which job, never what was said in it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+
+def configure(part: str, level: int = logging.INFO) -> None:
+    """Set up logging of this process; every line names `part`. Safe to call twice."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.contextvars.bind_contextvars(part=part)
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        # not the stream of this moment: a test or a daemon may replace sys.stderr later
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def log() -> Any:
+    """A logger: `log().info("granted", job_id=..., attempt=...)`."""
+    return structlog.get_logger()

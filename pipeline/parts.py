@@ -1,0 +1,48 @@
+"""The only place where settings become things: store, storage, queues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from pipeline.errors import BadSetting
+from pipeline.handover import Handover
+from pipeline.intake.storage import Storage
+from pipeline.job import STAGES
+from pipeline.queue.redis_queue import RedisQueue, connect
+from pipeline.settings import Settings, celery_broker_url, sqlalchemy_url
+from pipeline.store.session import open_store
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a process works with. Nothing connects before it is used."""
+
+    settings: Settings
+    store: Engine
+    storage: Storage
+    queues: dict[str, RedisQueue]
+    """By stage name."""
+    handover: Handover
+
+
+def open_parts(settings: Settings) -> Parts:
+    """Make the parts `settings` describe.
+
+    Raises `BadSetting` when it is not said where Postgres or Redis is: `fairscribe up` says it to
+    its own processes.
+    """
+    if settings.database_url is None or settings.redis_url is None:
+        missing = "DATABASE" if settings.database_url is None else "REDIS"
+        raise BadSetting(
+            f"FAIRSCRIBE_{missing}_URL is not set; `fairscribe up` sets it for the parts it starts"
+        )
+    client = connect(settings.redis_url)
+    return Parts(
+        settings=settings,
+        store=open_store(sqlalchemy_url(settings.database_url)),
+        storage=Storage(settings.home / "storage"),
+        queues={s.name: RedisQueue(client, s.name, lease_s=settings.lease_s) for s in STAGES},
+        handover=Handover(celery_broker_url(settings.redis_url)),
+    )

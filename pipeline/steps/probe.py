@@ -1,0 +1,60 @@
+"""probe: what is the recording, how long is it, and so where does it stand in the queue.
+
+Runs as a Celery task. Safe to run twice: only a job still in `received` moves.
+"""
+
+from __future__ import annotations
+
+import os
+
+from sqlalchemy import Engine
+
+from pipeline.errors import JobFailed, RecordingRefused
+from pipeline.intake.prober import Prober
+from pipeline.intake.storage import Storage
+from pipeline.job import State
+from pipeline.logs import log
+from pipeline.queue.redis_queue import RedisQueue
+from pipeline.recording import Probe
+from pipeline.scheduling.work import bucket_of, predicted_work_s
+from pipeline.store import jobs
+from pipeline.store.session import transaction
+
+
+def probe(
+    store: Engine,
+    storage: Storage,
+    prober: Prober,
+    survey_queue: RedisQueue,
+    job_id: str,
+    default_language: str,
+) -> None:
+    """Probe one job and let it wait for its survey, or fail it with the reason.
+
+    Raises `PartDown` when Postgres or storage does not answer; run it again later.
+    """
+    with transaction(store) as c:
+        row = jobs.recording_of(c, job_id)
+    if row is None or State(row.state) is not State.RECEIVED:
+        return
+    try:
+        found = _look(storage, prober, row.storage_key, row.file_name)
+    except (RecordingRefused, JobFailed) as refused:
+        with transaction(store) as c:
+            jobs.fail(c, job_id, refused.code, refused.message)
+        log().info("probe_refused", job_id=job_id, code=refused.code)
+        return
+    # until the survey has found the speech, all of it counts as speech
+    work_s = predicted_work_s(found.duration_s, None, row.language or default_language)
+    with transaction(store) as c:
+        place = jobs.keep_probe(c, job_id, found, bucket_of(work_s))
+    if place is not None:
+        survey_queue.offer(place)
+
+
+def _look(storage: Storage, prober: Prober, key: str, file_name: str) -> Probe:
+    fd = storage.open_fd(key)
+    try:
+        return prober.probe(fd, file_name)
+    finally:
+        os.close(fd)

@@ -1,0 +1,153 @@
+"""reclaim: leases that ran out go back to the queue, and a lost index is rebuilt from Postgres.
+
+One `Reclaimer` a queue, ticked each second in every worker process, without a leader: everything it
+does is safe to do twice and at the same time elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Engine
+
+from pipeline.clock import Clock
+from pipeline.job import TRANSCRIBE, Stage
+from pipeline.logs import log
+from pipeline.queue.redis_queue import Identity, RedisQueue
+from pipeline.scheduling.policies import Policy
+from pipeline.scheduling.work import bucket_of, predicted_work_s
+from pipeline.store import jobs
+from pipeline.store.session import clock_ms, transaction
+
+PAGE = 500
+"""Jobs looked at in one go; keeps every script and query short."""
+
+GAP_S = 3.0
+"""A longer pause between two ticks may have been Redis' own: no lease of that time is trusted to
+have really run out, because its worker could not renew it."""
+
+
+class Reclaimer:
+    """Keeps one queue true to Postgres."""
+
+    def __init__(
+        self,
+        store: Engine,
+        queue: RedisQueue,
+        stage: Stage,
+        clock: Clock,
+        *,
+        lease_s: float,
+        start_policy: Policy,
+        default_language: str,
+    ) -> None:
+        self._store, self._queue, self._stage, self._clock = store, queue, stage, clock
+        self._lease_s, self._start_policy = lease_s, start_policy
+        self._default_language = default_language
+        self._identity: Identity | None = None
+        self._last_tick_s: float | None = None
+        self._last_redis_ms: int | None = None
+        self._no_reaping_before_s = 0.0
+        self._cursor: str | None = None
+
+    def tick(self) -> None:
+        """One round. Raises `PartDown` when Postgres or Redis does not answer; tick again later."""
+        self._notice_gaps()
+        self._set_clock()
+        if self._index_lost():
+            self.audit()
+        else:
+            self._drain_outbox()
+            self._audit_next_page()
+        if self._clock.monotonic_s() >= self._no_reaping_before_s:
+            self._reap()
+
+    def audit(self) -> None:
+        """Compare the whole queue with Postgres, then say that the index is whole."""
+        cursor, waiting, working = None, 0, 0
+        while True:
+            waits, works, cursor = self._audit_page(cursor)
+            waiting, working = waiting + waits, working + works
+            if cursor is None:
+                break
+        self._queue.begin_epoch()
+        log().info("index_rebuilt", queue=self._queue.name, added=waiting, seeded=working)
+
+    # -- the parts of a tick ----------------------------------------------------------------
+
+    def _notice_gaps(self) -> None:
+        """No reaping for one lease after a pause, of ours or of Redis': see GAP_S.
+
+        The first tick counts as one: what happened before it is unknown.
+        """
+        now_s, redis_ms = self._clock.monotonic_s(), self._queue.time_ms()
+        paused = (
+            self._last_tick_s is None
+            or self._last_redis_ms is None
+            or now_s - self._last_tick_s > GAP_S
+            or redis_ms - self._last_redis_ms > GAP_S * 1000
+        )
+        if paused:
+            self._no_reaping_before_s = now_s + self._lease_s
+        self._last_tick_s, self._last_redis_ms = now_s, redis_ms
+
+    def _set_clock(self) -> None:
+        # arrivals are Postgres' time, waits are measured by Redis': keep the difference
+        before_ms = self._queue.time_ms()
+        with transaction(self._store) as c:
+            postgres_ms = clock_ms(c)
+        redis_ms = (before_ms + self._queue.time_ms()) // 2
+        self._queue.clock_offset_ms = postgres_ms - redis_ms
+
+    def _index_lost(self) -> bool:
+        identity = self._queue.identity()
+        changed = self._identity is not None and identity != self._identity
+        if changed:
+            self._no_reaping_before_s = self._clock.monotonic_s() + self._lease_s
+        self._identity = identity
+        if self._queue.policy() is None:
+            self._restore_policy()
+        return changed or not self._queue.has_epoch()
+
+    def _restore_policy(self) -> None:
+        with transaction(self._store) as c:
+            policy = jobs.newest_policy(c)
+        self._queue.set_policy(policy or self._start_policy)
+
+    def _drain_outbox(self) -> None:
+        with transaction(self._store) as c:
+            places = jobs.outbox(c, self._stage, PAGE)
+        if places:
+            self._queue.enqueue(places)
+            with transaction(self._store) as c:
+                jobs.indexed(c, self._stage, [place.job_id for place in places])
+
+    def _audit_next_page(self) -> None:
+        # rolling: an entry lost without a trace is missed for one round of all ids at most
+        *_, self._cursor = self._audit_page(self._cursor)
+
+    def _audit_page(self, cursor: str | None) -> tuple[int, int, str | None]:
+        with transaction(self._store) as c:
+            waiting, working, cursor = jobs.page_of_stage(c, self._stage, cursor, PAGE)
+        return self._queue.enqueue(waiting), self._queue.seed(working), cursor
+
+    def _reap(self) -> None:
+        _, expired = self._queue.reap(PAGE)
+        if not expired:
+            return
+        job_ids = [job_id for job_id, _ in expired]
+        with transaction(self._store) as c:
+            settled = jobs.settle_expired(c, self._stage, job_ids, self._bucket_left)
+        places = {place.job_id: place for place in settled}
+        self._queue.release([(j, token, places[j]) for j, token in expired if j in places])
+        self._queue.complete([(j, token) for j, token in expired if j not in places])
+        log().info("leases_ran_out", queue=self._queue.name, back=len(places), of=len(expired))
+
+    def _bucket_left(self, row: Any) -> int:
+        """Saved windows need no second hearing: rank the job by what remains."""
+        if self._stage is not TRANSCRIBE or not row.windows_total:
+            return int(row.bucket or 0)
+        left = max(0, row.windows_total - row.windows_done)
+        speech_s = (row.speech_s or 0.0) * left / row.windows_total
+        language = row.language or self._default_language
+        return bucket_of(predicted_work_s(speech_s, max(1, left), language))

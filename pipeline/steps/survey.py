@@ -1,0 +1,93 @@
+"""survey: the recording is decoded once; its speech is found, planned into windows and packed.
+
+Runs in the survey puller, the decoding itself in a sandboxed child. Leaves the packed speech as
+one artefact in storage and a plan in Postgres, so that the engine's worker never parses an upload.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from pipeline.errors import LeaseLost
+from pipeline.intake.prober import Prober
+from pipeline.intake.storage import Storage
+from pipeline.job import Ticket
+from pipeline.queue.redis_queue import RedisQueue
+from pipeline.recording import Plan, Transcript
+from pipeline.scheduling.policies import Waiting
+from pipeline.scheduling.work import bucket_of, predicted_work_s
+from pipeline.store import jobs, partials
+from pipeline.store.session import transaction
+
+
+def survey(
+    store: Engine,
+    storage: Storage,
+    prober: Prober,
+    transcribe_queue: RedisQueue,
+    ticket: Ticket,
+    default_language: str,
+) -> None:
+    """Survey one job and let it wait for an engine; complete it here when nobody speaks in it.
+
+    Raises `RecordingRefused` when it is not sound after all, `LeaseLost` when another worker has
+    it, `PartDown` when storage or Postgres does not answer.
+    """
+    artefact_key = f"packed/{ticket.job_id}-{ticket.attempt}"
+    plan = _pack(storage, prober, ticket, artefact_key)
+    language = ticket.language or default_language
+    if not plan.windows:
+        storage.delete(artefact_key)
+        _complete_silent(store, ticket, plan, language)
+        return
+    work_s = predicted_work_s(plan.speech_s, len(plan.windows), language)
+    place = _keep(store, ticket, plan, artefact_key, bucket_of(work_s))
+    if place is None:
+        storage.delete(artefact_key)
+        raise LeaseLost
+    transcribe_queue.offer(place)
+
+
+def _pack(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str) -> Plan:
+    fd = storage.open_fd(ticket.storage_key)
+    try:
+        with tempfile.TemporaryDirectory(prefix="fairscribe-survey-") as folder:
+            packed = Path(folder) / "packed.s16"
+            out = os.open(packed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                plan = prober.survey(fd, out, ticket.file_name)
+            finally:
+                os.close(out)
+            storage.put_file(artefact_key, packed)
+            return plan
+    finally:
+        os.close(fd)
+
+
+def _keep(
+    store: Engine, ticket: Ticket, plan: Plan, artefact_key: str, bucket: int
+) -> Waiting | None:
+    with transaction(store) as c:
+        place = jobs.keep_survey(c, ticket, plan, bucket)
+        if place is not None:
+            partials.keep_plan(c, ticket.job_id, plan, artefact_key)
+    return place
+
+
+def _complete_silent(store: Engine, ticket: Ticket, plan: Plan, language: str) -> None:
+    silent = Transcript(
+        job_id=ticket.job_id,
+        text="",
+        language=language,
+        duration_s=plan.duration_s,
+        segments=(),
+        no_speech=True,
+        provenance={"plan_hash": plan.plan_hash, "options": ticket.options},
+    )
+    with transaction(store) as c:
+        if not jobs.keep_transcript(c, ticket, silent, plan):
+            raise LeaseLost

@@ -1,0 +1,99 @@
+"""transcribe: the windows of a surveyed recording go through the engine; each is saved at once.
+
+Runs in the transcribe puller. A job taken up again finds the windows that were saved under the same
+plan and model and hears only the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import Engine
+
+from pipeline.engine import Heard, SpeechEngine
+from pipeline.errors import RecordingMissing
+from pipeline.intake.storage import Storage
+from pipeline.job import Ticket
+from pipeline.recording import Plan, Window
+from pipeline.scheduling.work import bucket_of, predicted_work_s
+from pipeline.store import partials
+from pipeline.store.session import transaction
+
+BYTES_A_SAMPLE = 2
+
+RETRY_TEMPERATURES = (0.4, 0.8)
+"""Tried in turn when a window loops or runs out of room: greedy decoding is stuck, so sample."""
+
+
+@dataclass
+class OpenJob:
+    """A granted job in a worker's hands."""
+
+    ticket: Ticket
+    plan: Plan
+    artefact_key: str
+    language: str
+    heard: dict[int, Heard] = field(default_factory=dict)
+    """By window index: read from Postgres at opening, then as windows finish."""
+
+    @property
+    def remaining(self) -> list[Window]:
+        """Windows nobody has heard yet, in order of time."""
+        return [w for w in self.plan.windows if w.index not in self.heard]
+
+    @property
+    def remaining_bucket(self) -> int:
+        """Size bucket of the work that is left."""
+        left = self.remaining
+        speech_s = sum(window.length_s for window in left)
+        return bucket_of(predicted_work_s(speech_s, len(left), self.language))
+
+
+def open_job(store: Engine, ticket: Ticket, default_language: str) -> OpenJob:
+    """Read the plan and what is already heard.
+
+    Raises `RecordingMissing` when there is no plan, `PartDown` when Postgres does not answer.
+    """
+    with transaction(store) as c:
+        found = partials.plan_of(c, ticket.job_id)
+        saved = partials.saved_windows(c, ticket)
+        partials.count_saved(c, ticket)
+    if found is None:
+        raise RecordingMissing("The survey of this recording is gone; submit it again.")
+    plan, artefact_key = found
+    heard = {index: Heard.from_json(raw) for index, raw in saved.items()}
+    return OpenJob(ticket, plan, artefact_key, ticket.language or default_language, heard)
+
+
+def read_window(storage: Storage, job: OpenJob, window: Window) -> bytes:
+    """The window's packed samples, s16le. Raises `RecordingMissing`, `PartDown`."""
+    return storage.read_range(
+        job.artefact_key,
+        window.first_sample * BYTES_A_SAMPLE,
+        window.sample_count * BYTES_A_SAMPLE,
+    )
+
+
+async def hear(engine: SpeechEngine, pcm: bytes, language: str) -> Heard:
+    """One window through the engine, again at a higher temperature when it got stuck.
+
+    Of stuck answers the one with the most likely tokens is kept. Raises what the engine raises.
+    """
+    answer = await engine.transcribe(pcm, language=language)
+    for temperature in RETRY_TEMPERATURES:
+        if answer.finish == "stop":
+            break
+        again = await engine.transcribe(pcm, language=language, temperature=temperature)
+        answer = max((answer, again), key=_trust)
+    return answer
+
+
+def save(store: Engine, job: OpenJob, window: Window, heard: Heard) -> None:
+    """Keep a window, if the job is still ours. Raises `LeaseLost`, `PartDown`."""
+    with transaction(store) as c:
+        partials.save_window(c, job.ticket, window.index, heard.to_json())
+    job.heard[window.index] = heard
+
+
+def _trust(heard: Heard) -> tuple[bool, float]:
+    return heard.finish == "stop", heard.mean_logprob if heard.mean_logprob is not None else -9.0

@@ -1,0 +1,1 @@
+"""Rules of text: heard windows in, one transcript out, in any format. Pure functions."""

@@ -1,0 +1,39 @@
+"""Windows to one transcript: every utterance moved to true time, channels interleaved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from pipeline.engine import Heard
+from pipeline.recording import Plan, Segment, Window
+
+
+def merge(plan: Plan, heard: Mapping[int, Heard]) -> tuple[Segment, ...]:
+    """All segments in order of their start, then channel. Windows without words add nothing.
+
+    Mono recordings name no speaker: the words of two people are not told apart.
+    """
+    sided = len(plan.channels) > 1
+    segments = [
+        _segment(window, plan, heard[window.index], number, sided)
+        for window in plan.windows
+        if window.index in heard
+        for number in range(len(heard[window.index].utterances))
+    ]
+    worded = [segment for segment in segments if segment.text]
+    return tuple(sorted(worded, key=lambda s: (s.start_s, s.channel)))
+
+
+def _segment(window: Window, plan: Plan, heard: Heard, number: int, sided: bool) -> Segment:
+    said = heard.utterances[number]
+    start_s = window.true_time_s(said.start_s)
+    confidence = None if heard.mean_logprob is None else math.exp(min(0.0, heard.mean_logprob))
+    return Segment(
+        start_s=round(start_s, 3),
+        end_s=round(max(start_s, window.true_time_s(said.end_s)), 3),
+        channel=window.channel,
+        speaker=plan.channels[window.channel] if sided else None,
+        text=" ".join(said.text.split()),
+        confidence=None if confidence is None else round(confidence, 4),
+    )
