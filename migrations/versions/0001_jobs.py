@@ -9,17 +9,9 @@ down_revision = None
 
 NOW = sa.text("clock_timestamp()")
 STATES = (
-    "received", "probed", "surveying", "surveyed", "running", "completed", "failed", "cancelled",
+    *("received", "probed", "surveying", "surveyed", "running"),
+    *("completed", "failed", "cancelled"),
 )
-    "received",
-    "probed",
-    "surveying",
-    "surveyed",
-    "running",
-    "completed",
-    "failed",
-    "cancelled",
-]
 
 
 def upgrade() -> None:
@@ -114,26 +106,16 @@ def _create_jobs() -> None:
             name="jobs_state_known",
         ),
     )
-    op.create_index("jobs_batch", "jobs", (
-    "received", "probed", "surveying", "surveyed", "running", "completed", "failed", "cancelled",
-)"batch_id", "id"])
-    op.create_index("jobs_state", "jobs", (
-    "received", "probed", "surveying", "surveyed", "running", "completed", "failed", "cancelled",
-)"state", "id"])
-    op.create_index("jobs_outbox", "jobs", (
-    "received", "probed", "surveying", "surveyed", "running", "completed", "failed", "cancelled",
-)"id"], postgresql_where=sa.text("index_pending"))
+    op.create_index("jobs_batch", "jobs", ["batch_id", "id"])
+    op.create_index("jobs_state", "jobs", ["state", "id"])
+    op.create_index("jobs_outbox", "jobs", ["id"], postgresql_where=sa.text("index_pending"))
 
 
-def _job_id() -> sa.Column(
-    "received", "probed", "surveying", "surveyed", "running", "completed", "failed", "cancelled",
-)object]:
+def _job_id() -> sa.Column[object]:
     return sa.Column(
         "job_id", sa.Uuid, sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True
     )
 
 
-def _stamp(name: str) -> sa.Column(
-    "received", "probed", "surveying", "surveyed", "running", "completed", "failed", "cancelled",
-)object]:
+def _stamp(name: str) -> sa.Column[object]:
     return sa.Column(name, sa.DateTime(timezone=True), nullable=False, server_default=NOW)
