@@ -17,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCKS := requirements/cpu.txt requirements/dev.txt
-PIP_INSTALL = $(BIN)/python -m pip install -qq --no-deps
+PIP_INSTALL = $(BIN)/python -m pip install -qq --no-deps --no-compile
 TORCH = $$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements/cpu.txt)
 
 .DEFAULT_GOAL := help
@@ -29,7 +29,8 @@ help: ## Show this list
 setup: $(READY) ## Make .venv from the locked requirements; the CLI is then .venv/bin/fairscribe
 	@:
 
-# --no-deps: the lock is the whole list, and three packages that vLLM's metadata asks for must stay out (docs/decisions.md).
+# --no-deps: the lock is the whole list, and what vLLM asks for beside it must stay out (docs/decisions.md). --no-compile:
+# byte code is made for what is imported, on first use, which takes seconds where making it for everything takes a minute.
 # The compat mode puts the tree itself on the path, which mypy and import-linter can follow and an import hook not.
 $(READY): $(LOCKS) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
