@@ -1,0 +1,193 @@
+"""Where recordings and packed speech are kept: keys and bytes come in, and come back.
+
+A folder of this machine or an object store. Keys are made by this program (`recordings/<job id>`,
+`packed/<job id>-<attempt>`), never of a file name somebody gave. What `put` or `put_file` has
+returned for is durable: a folder has been fsynced, an object store has acknowledged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, from_url
+
+from pipeline.errors import EmptyRecording, FairscribeError, PartDown, RecordingMissing, TooLarge
+
+_KEY = re.compile(r"[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
+
+
+class Storage:
+    """Recordings by key. Safe to use from several threads."""
+
+    def __init__(self, place: Path | str, **options: Any) -> None:
+        """`place` is a folder, made when missing, or an object store's URL such as s3://bucket/dir.
+
+        `options` are passed on to the object store (credentials, region, endpoint).
+        """
+        self._folder: Path | None = None
+        if "://" in str(place):
+            self._store: Any = from_url(str(place), **options)
+            return
+        self._folder = Path(place).resolve()
+        with _telling():
+            self._store = LocalStore(self._folder, mkdir=True)
+
+    def put(self, key: str, chunks: Iterable[bytes], limit_bytes: int) -> tuple[int, str]:
+        """Store a stream; returns its size in bytes and its sha256 in hex.
+
+        Raises TooLarge beyond `limit_bytes` and EmptyRecording for no bytes at all, PartDown when
+        the store fails, and whatever `chunks` raises; nothing is left under `key` then.
+        """
+        stream = _Measured(chunks, limit_bytes)
+        try:
+            with _telling():
+                obstore.put(self._store, _checked(key), iter(stream))
+                self._make_durable(key)
+        except Exception:
+            if stream.failure is not None:
+                raise stream.failure from None
+            raise
+        return stream.size_bytes, stream.digest.hexdigest()
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Move a finished file in. Raises PartDown; the file is then still where it was."""
+        _checked(key)
+        with _telling():
+            if self._folder is None:
+                obstore.put(self._store, key, path)
+            else:
+                self._move_in(key, path)
+            path.unlink(missing_ok=True)
+
+    def open_fd(self, key: str) -> int:
+        """A file descriptor to read the whole of `key` from; the caller closes it.
+
+        Raises RecordingMissing, PartDown.
+        """
+        with _telling():
+            if self._folder is not None:
+                return os.open(self._folder / _checked(key), os.O_RDONLY | os.O_NOFOLLOW)
+            with tempfile.TemporaryFile() as copy:
+                for chunk in obstore.get(self._store, _checked(key)).stream():
+                    copy.write(chunk)
+                copy.flush()
+                return os.dup(copy.fileno())
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """`length` bytes from byte `start`.
+
+        Raises RecordingMissing when there are not that many, PartDown.
+        """
+        if not length:
+            return b""
+        # A range that begins past the end is the store's own kind of error, a different one each.
+        if start + length > self.size(key):
+            raise RecordingMissing("The stored recording is shorter than it was.")
+        with _telling():
+            return bytes(obstore.get_range(self._store, key, start=start, length=length))
+
+    def size(self, key: str) -> int:
+        """Size in bytes. Raises RecordingMissing, PartDown."""
+        with _telling():
+            return int(obstore.head(self._store, _checked(key))["size"])
+
+    def delete(self, key: str) -> None:
+        """Erase; no error when it is gone already. Raises PartDown."""
+        with _telling(), suppress(FileNotFoundError):
+            obstore.delete(self._store, _checked(key))
+
+    def _move_in(self, key: str, path: Path) -> None:
+        assert self._folder is not None
+        target = self._folder / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The marker is obstore's own for unfinished files, so its listings leave it out too.
+        near = target.with_name(f"{target.name}#1")
+        try:
+            os.link(path, near)
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(path, near)
+        try:
+            _fsync(near)
+            near.replace(target)
+        except OSError:
+            near.unlink(missing_ok=True)
+            raise
+        self._make_durable(key)
+
+    def _make_durable(self, key: str) -> None:
+        """Flush the file, its folder, and the folders above up to the store's own."""
+        if self._folder is None:
+            return
+        place = self._folder / key
+        while place != self._folder.parent:
+            _fsync(place)
+            place = place.parent
+
+
+class _Measured:
+    """Bytes on their way in: counted, hashed, and stopped at the limit."""
+
+    def __init__(self, chunks: Iterable[bytes], limit_bytes: int) -> None:
+        self._chunks = chunks
+        self._limit_bytes = limit_bytes
+        self.size_bytes = 0
+        self.digest = hashlib.sha256()
+        self.failure: Exception | None = None
+        """What stopped the stream from its own side: not the store's fault."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._measure()
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def _measure(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self.size_bytes += len(chunk)
+            if self.size_bytes > self._limit_bytes:
+                raise TooLarge(f"The file is larger than {self._limit_bytes} bytes.")
+            self.digest.update(chunk)
+            yield bytes(chunk)
+        if not self.size_bytes:
+            raise EmptyRecording
+
+
+def _checked(key: str) -> str:
+    if not _KEY.fullmatch(key) or ".." in key:
+        raise ValueError(f"not a storage key: {key!r}")
+    return key
+
+
+def _fsync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Turn the store's errors to ours."""
+    try:
+        yield
+    except FairscribeError:
+        raise
+    except FileNotFoundError:
+        raise RecordingMissing from None
+    except (BaseError, OSError) as error:
+        first_line = str(error).partition("\n")[0]
+        if "No space left" in first_line:
+            raise PartDown("Storage is full.") from error
+        raise PartDown(f"Storage does not answer: {first_line}") from error
