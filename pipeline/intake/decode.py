@@ -1,0 +1,163 @@
+"""Decode a recording: packets come in, 16 kHz signed 16 bit samples of each channel go out.
+
+Promises: a damaged packet costs that packet and no more; channels are never mixed; no more than
+`max_duration_s` is ever decoded; memory grows by 2 bytes a sample and channel, whatever the codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.resampler import AudioResampler
+from av.audio.stream import AudioStream
+from av.error import EOFError as EndOfFile
+from av.error import FFmpegError
+from av.packet import Packet
+from numpy.typing import NDArray
+
+from pipeline.errors import DamagedAudio, NoSamples, TooLong
+from pipeline.intake.opening import NamelessFile, Source, open_audio
+from pipeline.recording import SAMPLE_RATE_HZ
+
+Pcm = NDArray[np.int16]
+"""Samples of one channel at `SAMPLE_RATE_HZ`. Integers, so never NaN or Inf."""
+
+
+@dataclass
+class Tally:
+    """What a decode has met so far."""
+
+    packets: int = 0
+    damaged: int = 0
+    """Packets that gave an error; their sound is missing."""
+    duration_s: float = 0.0
+    """Samples over sample rate, summed over frames: right even when the rate changes."""
+    sample_rate_hz: int = 0
+    channels: int = 0
+    """Rate and channels of the first frame."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A recording as sound."""
+
+    channels: tuple[Pcm, ...]
+    """All of one length."""
+    tally: Tally
+    container: str
+    codec: str
+
+
+def decode(file: NamelessFile, file_name: str, max_duration_s: float) -> Decoded:
+    """Decode the first audio stream whole.
+
+    `file_name` declares headerless telephony, nothing else. Raises TooLong beyond
+    `max_duration_s` (seconds), NoSamples when there was nothing to decode, DamagedAudio when
+    nothing could be decoded, and what `opening.open_audio` raises.
+    """
+    tally = Tally()
+    tracks = _Tracks()
+    with open_audio(file, file_name) as source:
+        for frame in frames(source, tally, max_duration_s):
+            tracks.add(frame)
+        channels = tracks.close(tally.channels)
+        return Decoded(channels, tally, source.container, source.codec)
+
+
+def count(source: Source, max_duration_s: float) -> Tally:
+    """Decode without keeping the sound: how long is it? Raises as `decode` does."""
+    tally = Tally()
+    for _ in frames(source, tally, max_duration_s):
+        pass
+    return tally
+
+
+def frames(source: Source, tally: Tally, max_duration_s: float) -> Iterator[AudioFrame]:
+    """Every frame that can be decoded, counted in `tally`. Raises as `decode` does."""
+    for packet in _readable(source, tally):
+        tally.packets += bool(packet.size)
+        try:
+            decoded = source.decode(packet)
+        except EndOfFile:
+            continue
+        except FFmpegError as error:
+            _unless_out_of_memory(error)
+            tally.damaged += 1
+            continue
+        for frame in decoded:
+            _count(frame, tally, max_duration_s)
+            yield frame
+    if tally.duration_s == 0.0:
+        raise DamagedAudio if tally.packets else NoSamples
+
+
+def _readable(source: Source, tally: Tally) -> Iterator[Packet[AudioStream]]:
+    """Packets until the end, or until the container breaks off (counted as one damaged packet)."""
+    try:
+        yield from source.packets
+    except FFmpegError as error:
+        _unless_out_of_memory(error)
+        tally.damaged += 1
+
+
+def _unless_out_of_memory(error: FFmpegError) -> None:
+    if isinstance(error, MemoryError):
+        raise error
+
+
+def _count(frame: AudioFrame, tally: Tally, max_duration_s: float) -> None:
+    tally.duration_s += frame.samples / frame.sample_rate
+    tally.sample_rate_hz = tally.sample_rate_hz or frame.sample_rate
+    tally.channels = tally.channels or frame.layout.nb_channels
+    if tally.duration_s > max_duration_s:
+        raise TooLong(f"The recording is longer than {max_duration_s:g} s.")
+
+
+class _Tracks:
+    """One growing run of samples a channel; the resampler is made again when the form changes."""
+
+    def __init__(self) -> None:
+        # bytearray grows in place (realloc), where joining arrays would double the peak.
+        self._tracks: list[bytearray] = []
+        self._form: tuple[int, str, str] | None = None
+        self._resampler: AudioResampler | None = None
+
+    def add(self, frame: AudioFrame) -> None:
+        form = (frame.sample_rate, frame.layout.name, frame.format.name)
+        if form != self._form:
+            self._flush()
+            self._form = form
+            self._resampler = AudioResampler("s16p", frame.layout, SAMPLE_RATE_HZ)
+        assert self._resampler is not None
+        # Timestamps from a hostile file must not steer the resampler; samples are only joined.
+        frame.pts = None
+        for part in self._resampler.resample(frame):
+            self._append(cast(Pcm, part.to_ndarray()))
+
+    def close(self, at_least: int) -> tuple[Pcm, ...]:
+        """All samples so far, without a copy, in `at_least` tracks: one sample may give none."""
+        self._flush()
+        self._tracks += [bytearray() for _ in range(at_least - len(self._tracks))]
+        return tuple(np.frombuffer(track, np.int16) for track in self._tracks)
+
+    def _flush(self) -> None:
+        if self._resampler is not None:
+            for part in self._resampler.resample(None):
+                self._append(cast(Pcm, part.to_ndarray()))
+            self._resampler = None
+
+    def _append(self, planes: Pcm) -> None:
+        """Add one plane to each track. A mono stretch of a stereo file belongs to both sides."""
+        length = len(self._tracks[0]) if self._tracks else 0
+        while len(self._tracks) < len(planes):
+            self._tracks.append(bytearray(length))
+        silence = bytes(planes.shape[1] * 2)
+        for number, track in enumerate(self._tracks):
+            if len(planes) == 1:
+                track += planes[0].tobytes()
+            else:
+                track += planes[number].tobytes() if number < len(planes) else silence
