@@ -15,6 +15,7 @@
      +- JobFailed                  the job ended without a transcript though the file may be sound
      |   +- EngineCrashedOnJob
      |   +- RecordingMissing
+     |   +- UnexpectedError
      +- LeaseLost                  somebody else holds the job, or it ended: write nothing
      +- EngineDead                 the speech engine died under a window
      +- WindowRefused              the engine cannot hear this one window
@@ -123,6 +124,12 @@ class RecordingMissing(JobFailed):
     """The stored recording is gone, so it cannot be transcribed any more."""
 
     code = "recording_missing"
+
+
+class UnexpectedError(JobFailed):
+    """Something we did not foresee went wrong; the worker's log tells what."""
+
+    code = "unexpected"
 
 
 class LeaseLost(FairscribeError):

@@ -114,7 +114,8 @@ class RedisQueue:
         self._redis = client
         self._numbers = itertools.count(1)
         self._scripts = {name: client.register_script(_source(name)) for name in SCRIPTS}
-        self._policy = parse_policy("fcfs")
+        self.policy_seen = parse_policy("fcfs")
+        """The policy of the last claim: by it a worker also ranks the jobs it holds."""
 
     # -- the life of a job ------------------------------------------------------------------
 
@@ -153,14 +154,14 @@ class RedisQueue:
                     self._answer,
                 ],
                 [
-                    *(token, windows, self.lease_ms, self.clock_offset_ms, str(self._policy)),
+                    *(token, windows, self.lease_ms, self.clock_offset_ms, str(self.policy_seen)),
                     *limits,
-                    *_pairs_as_arguments(self._policy),
+                    *_pairs_as_arguments(self.policy_seen),
                 ],
             )
             if answer[0] != "policy":
                 return _read_claim(answer, token)
-            self._policy = parse_policy(answer[1])
+            self.policy_seen = parse_policy(answer[1])
 
     def renew(self, held: Sequence[tuple[str, str]]) -> list[int]:
         """Extend the leases of (job id, token) pairs: RENEWED, REASSERTED or LOST for each.

@@ -1,0 +1,46 @@
+"""The Celery app every process of ours shares: one broker, JSON only, hints instead of promises.
+
+Celery carries errands and events. The jobs themselves wait in our own sorted sets: a broker message
+can be lost between Redis and a worker, a row in Postgres cannot.
+"""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from pipeline.handover import ERRANDS_QUEUE
+from pipeline.settings import Settings, celery_broker_url, read_settings
+
+
+def make_app(settings: Settings) -> Celery:
+    """The app for `settings`; without a Redis URL it can be imported but reaches no broker."""
+    broker = celery_broker_url(settings.redis_url) if settings.redis_url else "memory://"
+    app = Celery("fairscribe", broker=broker)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        result_serializer="json",
+        task_ignore_result=True,
+        task_default_queue=ERRANDS_QUEUE,
+        # a message is acknowledged after the errand: a killed worker's comes again
+        task_acks_late=True,
+        worker_prefetch_multiplier=1,
+        worker_send_task_events=True,
+        worker_hijack_root_logger=False,
+        # a broker outage must not end work in hand; our leases decide about that
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "visibility_timeout": 120,
+            "unacked_restore_interval": 5,
+            "unacked_restore_throttle": 1,
+            "socket_timeout": 10,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+        },
+    )
+    return app
+
+
+app = make_app(read_settings())

@@ -1,0 +1,151 @@
+"""How a job leaves a worker: each ending tells Postgres, then Redis, then Flower, in that order.
+
+Postgres first, because it decides; Redis after, because a lease dropped too early would let another
+worker begin; Flower last, because it only shows. An outage in the middle is left to the lease: it
+runs out, and the reclaimer settles the job from what Postgres says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Engine
+
+from pipeline.errors import EngineCrashedOnJob, FairscribeError, PartDown
+from pipeline.job import Stage, State
+from pipeline.logs import log
+from pipeline.queue.redis_queue import Claimed, RedisQueue
+from pipeline.scheduling.policies import Waiting
+from pipeline.store import jobs
+from pipeline.store.session import transaction
+from workers.flower_events import FlowerEvents
+from workers.held import Held
+from workers.lease_keeper import LeaseKeeper
+
+Ending = Callable[[], None]
+
+
+class Endings:
+    """The ends of one worker's jobs. What it returns is run in a thread and never raises."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        queue: RedisQueue,
+        store: Engine,
+        keeper: LeaseKeeper,
+        flower: FlowerEvents,
+        max_crashes: int,
+    ) -> None:
+        self._stage, self._queue, self._store = stage, queue, store
+        self._keeper, self._flower, self._max_crashes = keeper, flower, max_crashes
+
+    def begin(self, held: Held) -> None:
+        """The job was granted: keep its lease, show it."""
+        self._keeper.hold(held.job_id, held.token, held.ticket.attempt)
+        self._flower.started(held.request, held.ticket.attempt)
+
+    def succeed(self, held: Held, result: str) -> Ending:
+        """Its result is committed already."""
+
+        def end() -> None:
+            self._forget(held)
+            self._flower.succeeded(held.request, result)
+
+        return end
+
+    def fail(self, held: Held, why: FairscribeError) -> Ending:
+        """It can not be done; the reason goes to whoever asked for it."""
+
+        def end() -> None:
+            try:
+                with transaction(self._store) as c:
+                    failed = jobs.fail(c, held.job_id, why.code, why.message, held.ticket.attempt)
+            except PartDown as down:
+                self._leave_to_lease(held, down)
+                return
+            self._forget(held)
+            if failed:
+                log().info("job_failed", job_id=held.job_id, code=why.code)
+                self._flower.failed(held.request, why.code)
+            else:
+                self._flower.given_back(held.request, "lease lost")
+
+        return end
+
+    def fail_as_culprit(self, held: Held) -> Ending:
+        """The engine died of it too often."""
+        return self.fail(held, EngineCrashedOnJob())
+
+    def give_back(self, held: Held, bucket: int, why: str) -> Ending:
+        """It waits again, at the size of what is left and with its first arrival."""
+
+        def end() -> None:
+            self._keeper.drop(held.job_id)
+            try:
+                with transaction(self._store) as c:
+                    place = jobs.give_back(c, self._stage, held.ticket, bucket)
+                if place is not None:
+                    self._queue.release([(held.job_id, held.token, place)])
+            except PartDown as down:
+                self._leave_to_lease(held, down)
+                return
+            if place is None:
+                self.lose(held)()
+            else:
+                self._flower.given_back(held.request, why)
+
+        return end
+
+    def lose(self, held: Held) -> Ending:
+        """The fence refused a write: find out what became of it, for Flower's sake."""
+
+        def end() -> None:
+            try:
+                with transaction(self._store) as c:
+                    view = jobs.view(c, held.job_id)
+            except PartDown as down:
+                self._leave_to_lease(held, down)
+                return
+            self._forget(held)
+            if view is not None and view.state is State.CANCELLED:
+                self._flower.revoked(held.request)
+            elif view and view.state is State.COMPLETED and view.attempts == held.ticket.attempt:
+                # the commit went through although its answer was lost
+                self._flower.succeeded(held.request, "committed")
+            else:
+                self._flower.given_back(held.request, "lease lost")
+
+        return end
+
+    def charge_crash(self, held: Held) -> bool:
+        """The engine died while this job was alone in it. True when that was once too often."""
+        try:
+            with transaction(self._store) as c:
+                crashes = jobs.charge_crash(c, held.ticket)
+        except PartDown:
+            return False
+        log().error("engine_crashed_on_job", job_id=held.job_id, crashes=crashes)
+        return crashes >= self._max_crashes
+
+    def return_claims(self, claimed: Sequence[Claimed]) -> None:
+        """Claims that Postgres could not be asked about go back to their places."""
+        places = [
+            (job.job_id, job.token, Waiting(job.job_id, job.bucket, job.arrival_ms))
+            for job in claimed
+        ]
+        try:
+            self._queue.release(places)
+        except PartDown as down:
+            log().warning("claims_left_to_lease", jobs=len(places), why=down.message)
+
+    def _forget(self, held: Held) -> None:
+        self._keeper.drop(held.job_id)
+        try:
+            self._queue.complete([(held.job_id, held.token)])
+        except PartDown as down:
+            self._leave_to_lease(held, down)
+
+    def _leave_to_lease(self, held: Held, down: PartDown) -> None:
+        self._keeper.drop(held.job_id)
+        log().warning("left_to_lease", job_id=held.job_id, why=down.message)

@@ -1,0 +1,110 @@
+"""A job in a worker's hands, and the choice among them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pipeline.job import Stage, Ticket
+from pipeline.queue.redis_queue import Floor
+from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs
+from workers.flower_events import JobRequest
+
+
+class Work(Protocol):
+    """What a puller does to the jobs of its stage. `opened` is the stage's own record of a job.
+
+    A job is a number of units that may run side by side; what a unit is (a window, a whole file)
+    is the stage's affair. Plain functions are called in a thread, coroutines on the loop.
+    """
+
+    stage: Stage
+    task_name: str
+    """The Celery task it appears as in Flower."""
+    slots: int
+    """Units worth having in flight."""
+
+    @property
+    def model(self) -> str | None:
+        """The model it hears with; None for a stage that hears nothing."""
+        ...
+
+    async def start(self) -> None:
+        """Get ready; may take minutes. Raises when it cannot."""
+        ...
+
+    async def recover(self) -> None:
+        """After `EngineDead`: get ready again."""
+        ...
+
+    async def stop(self) -> None:
+        """Free everything. Safe to call twice."""
+        ...
+
+    def task_id(self, job_id: str) -> str:
+        """The id of that task."""
+        ...
+
+    def open(self, ticket: Ticket) -> Any:
+        """Read what the job needs."""
+        ...
+
+    def units(self, opened: Any) -> list[int]:
+        """What is left to do, in order."""
+        ...
+
+    def bucket_left(self, opened: Any) -> int:
+        """Size bucket of what is left."""
+        ...
+
+    async def run(self, opened: Any, unit: int) -> None:
+        """Do one unit and save it."""
+        ...
+
+    def finish(self, opened: Any) -> str:
+        """All units are done: commit. Returns a few words for Flower, without content."""
+        ...
+
+    def floor(self) -> Floor | None:
+        """What a newly claimed job must outrank, besides the jobs in hand; None: nothing."""
+        ...
+
+
+@dataclass(eq=False)
+class Held:
+    """One granted job while this worker has it."""
+
+    ticket: Ticket
+    token: str
+    opened: Any
+    request: JobRequest
+    waiting: deque[int]
+    """Units nobody runs."""
+    running: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    starved_since_s: float | None = None
+    """Since when it has had units waiting and none running, monotonic."""
+    not_before_s: float = 0.0
+    """After an outage: when to try again, monotonic."""
+    ended: bool = False
+    """Its end has begun; nothing of it is started any more."""
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self.ticket.job_id
+
+    def place(self, work: Work) -> Waiting:
+        """Where it would stand in the queue with what is left of it."""
+        return Waiting(self.job_id, work.bucket_left(self.opened), self.ticket.arrival_ms)
+
+
+def first(
+    held: Iterable[Held], work: Work, policy: Policy, now_ms: int, now_s: float
+) -> Held | None:
+    """Of the jobs in hand that have a unit to start now, the one that goes first."""
+    table = pairs(policy)
+    able = [h for h in held if h.waiting and not h.ended and h.not_before_s <= now_s]
+    return min(able, key=lambda h: order_key(h.place(work), table, now_ms), default=None)

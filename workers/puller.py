@@ -1,0 +1,123 @@
+"""Wires one puller together and runs it on a thread of its own inside a Celery worker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+from celery import Celery
+
+from pipeline.job import Ticket
+from pipeline.logs import log
+from pipeline.parts import Parts
+from pipeline.steps.cancel import cancel
+from workers.caretaker import Caretaker
+from workers.endings import Endings
+from workers.flower_events import FlowerEvents, JobRequest
+from workers.held import Work
+from workers.lease_keeper import LeaseKeeper
+from workers.pull_loop import PullLoop
+from workers.ready import say_ready
+
+
+class Puller:
+    """Everything a pulling worker runs besides Celery itself."""
+
+    def __init__(self, app: Celery, hostname: str, work: Work, parts: Parts) -> None:
+        self._work, self._parts, self._hostname = work, parts, hostname
+        self._queue = parts.queues[work.stage.name]
+        self._flower = FlowerEvents(app, hostname)
+        self._caretaker = Caretaker(parts)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pulling: PullLoop | None = None
+        self._thread = threading.Thread(target=self._main, name="puller", daemon=True)
+        self.ended = threading.Event()
+        self.error: BaseException | None = None
+        """Why it ended, when not by draining."""
+
+    def start(self) -> None:
+        """Return at once; the engine loads on the puller's own thread."""
+        self._caretaker.start()
+        self._thread.start()
+
+    def drain(self) -> None:
+        """Start no more work; `ended` is set once what is in flight is done."""
+        if self._loop is not None and self._pulling is not None:
+            self._loop.call_soon_threadsafe(self._pulling.drain)
+        else:
+            self.ended.set()
+
+    def stop(self, timeout_s: float) -> None:
+        """Wait at most `timeout_s` for the end, then close what is left."""
+        self.ended.wait(timeout_s)
+        self._caretaker.stop()
+        self._flower.close()
+
+    def facts(self) -> dict[str, Any]:
+        """What `celery inspect stats` shows of it."""
+        in_flight = self._pulling.in_flight if self._pulling else 0
+        return {"queue": self._queue.name, "slots": self._work.slots, "in_flight": in_flight}
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._pull())
+        except BaseException as error:
+            self.error = error
+            log().exception("puller_ended", queue=self._queue.name)
+        finally:
+            self.ended.set()
+
+    async def _pull(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        settings, store = self._parts.settings, self._parts.store
+        keeper = LeaseKeeper(
+            self._queue,
+            store,
+            self._work.stage,
+            renew_s=settings.renew_s,
+            moving=lambda: self._pulling is None or self._pulling.moving(),
+            on_lost=lambda job_id: self._on_loop("lose", job_id),
+        )
+        endings = Endings(
+            self._work.stage, self._queue, store, keeper, self._flower, settings.max_crashes
+        )
+        self._pulling = PullLoop(
+            self._work,
+            self._queue,
+            store,
+            endings,
+            worker=self._hostname,
+            tick_s=settings.tick_s,
+            stall_s=settings.engine_stall_s,
+            make_request=self._request,
+            on_ready=say_ready,
+        )
+        keeper.start()
+        try:
+            await self._pulling.run()
+        finally:
+            keeper.stop()
+
+    def _request(self, ticket: Ticket) -> JobRequest:
+        facts = {
+            "job_id": ticket.job_id,
+            "attempt": ticket.attempt,
+            "duration_s": round(ticket.duration_s, 2),
+        }
+        return JobRequest(
+            self._work.task_id(ticket.job_id),
+            self._work.task_name,
+            facts,
+            self._hostname,
+            on_terminate=lambda: self._cancel(ticket.job_id),
+        )
+
+    def _cancel(self, job_id: str) -> None:
+        """Somebody pressed Terminate in Flower. Runs on Celery's own thread."""
+        if cancel(self._parts.store, self._parts.queues, job_id):
+            self._on_loop("lose", job_id)
+
+    def _on_loop(self, verb: str, job_id: str) -> None:
+        if self._loop is not None and self._pulling is not None and not self.ended.is_set():
+            self._loop.call_soon_threadsafe(getattr(self._pulling, verb), job_id)

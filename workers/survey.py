@@ -1,0 +1,110 @@
+"""The survey worker: `celery -A workers.survey worker -P solo`.
+
+Recordings are decoded in sandboxed children, a few at a time, in the order of the survey queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+
+from pipeline.intake.prober import Prober
+from pipeline.job import SURVEY, TRANSCRIBE, Ticket
+from pipeline.parts import Parts
+from pipeline.queue.redis_queue import Floor
+from pipeline.settings import Settings
+from pipeline.steps.survey import survey
+from pipeline.store import jobs
+from pipeline.store.session import transaction
+from workers.app import app
+from workers.held import Work
+from workers.pull_step import PullStep
+
+AHEAD_CHECK_S = 1.0
+"""How long the amount of speech surveyed ahead is taken as known."""
+
+
+def make_prober(settings: Settings) -> Prober:
+    """The sandbox every worker parses uploads in."""
+    return Prober(max_duration_s=settings.max_duration_h * 3600)
+
+
+class SurveyWork:
+    """See `Work`. A job is one unit: the whole file."""
+
+    stage = SURVEY
+    task_name = "survey"
+    model: str | None = None
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._settings = parts, parts.settings
+        self.slots = parts.settings.survey_slots
+        self._prober = make_prober(parts.settings)
+        self._ahead_read_s, self._ahead_h = -AHEAD_CHECK_S, 0.0
+
+    async def start(self) -> None:
+        """The sandbox starts with its first file."""
+
+    async def recover(self) -> None:
+        """A dead sandbox is started again by its next use."""
+
+    async def stop(self) -> None:
+        """End the sandbox."""
+        self._prober.close()
+
+    def task_id(self, job_id: str) -> str:
+        """An id of its own beside the job's: that one is the transcribe task's."""
+        return str(uuid.uuid5(uuid.UUID(job_id), self.task_name))
+
+    def open(self, ticket: Ticket) -> Ticket:
+        """Nothing to read: the ticket says it all."""
+        return ticket
+
+    def units(self, opened: Ticket) -> list[int]:
+        """One: the file."""
+        return [0]
+
+    def bucket_left(self, opened: Ticket) -> int:
+        """All of it, until it is done."""
+        return opened.bucket
+
+    async def run(self, opened: Ticket, unit: int) -> None:
+        """Decode, find speech, pack, save."""
+        await asyncio.to_thread(
+            survey,
+            self._parts.store,
+            self._parts.storage,
+            self._prober,
+            self._parts.queues[TRANSCRIBE.name],
+            opened,
+            self._settings.language,
+        )
+
+    def finish(self, opened: Ticket) -> str:
+        """`survey` has committed it."""
+        return "surveyed"
+
+    def floor(self) -> Floor | None:
+        """With enough speech surveyed ahead, only recordings that would go first are surveyed."""
+        now_s = time.monotonic()
+        if now_s - self._ahead_read_s >= AHEAD_CHECK_S:
+            with transaction(self._parts.store) as c:
+                self._ahead_h = jobs.surveyed_speech_h(c)
+            self._ahead_read_s = now_s
+        if self._ahead_h <= self._settings.survey_ahead_h:
+            return None
+        queue = self._parts.queues[TRANSCRIBE.name]
+        head = queue.head(1, queue.policy() or self._settings.start_policy)
+        return Floor(head[0].bucket, head[0].arrival_ms) if head else None
+
+
+class SurveyStep(PullStep):
+    """Puts the survey puller into this worker."""
+
+    def work(self, parts: Parts) -> Work:
+        """See `PullStep`."""
+        return SurveyWork(parts)
+
+
+app.steps["worker"].add(SurveyStep)

@@ -1,0 +1,55 @@
+"""Which job killed the engine: units that were in it run again, one job at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workers.held import Held
+
+
+class Suspects:
+    """Jobs that had units in an engine when it died, and those units."""
+
+    def __init__(self) -> None:
+        self._units: dict[str, set[int]] = {}
+        self._in_last_death: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def add(self, job_id: str, unit: int) -> None:
+        """A unit that was in the engine which just died."""
+        self._units.setdefault(job_id, set()).add(unit)
+        self._in_last_death.add(job_id)
+
+    def take_culprit(self) -> str | None:
+        """The one job that was in the engine that just died; None when there were several."""
+        together, self._in_last_death = self._in_last_death, set()
+        return together.pop() if len(together) == 1 else None
+
+    def next(self, held: Mapping[str, Held], alone: str | None) -> Held | None:
+        """The suspect whose units may run now: the one that already runs, else the first."""
+        for gone in [job_id for job_id in self._units if job_id not in held]:
+            self.drop(gone)
+        for job_id in [alone] if alone else list(self._units):
+            job = held.get(job_id)
+            if job and self._units.get(job_id, set()) & set(job.waiting):
+                return job
+        return None
+
+    def take(self, held: Held) -> int:
+        """The next suspect unit of this job; it is no longer waiting."""
+        unit = min(self._units[held.job_id] & set(held.waiting))
+        held.waiting.remove(unit)
+        return unit
+
+    def clear_unit(self, job_id: str, unit: int) -> None:
+        """A unit ended without harm; a job with none left is innocent."""
+        if job_id in self._units:
+            self._units[job_id].discard(unit)
+            if not self._units[job_id]:
+                self.drop(job_id)
+
+    def drop(self, job_id: str) -> None:
+        """The job is gone from this worker."""
+        self._units.pop(job_id, None)
