@@ -1,0 +1,82 @@
+"""Where parts listen: ports that are free, addresses to print, whether somebody answers there."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import socket
+from collections.abc import Callable
+
+from pipeline.errors import BadSetting
+
+
+def take_ports(host: str, **wanted: int) -> dict[str, int]:
+    """The port to use for each setting: the one wanted, for 0 one that is free.
+
+    Raises `BadSetting` for one that is taken: its part would die in a loop, or we would take the
+    stranger's answer for its own.
+    """
+    ports = {}
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.ExitStack() as held:  # all at once: two free ones must differ
+        for name, port in wanted.items():
+            line = held.enter_context(socket.socket(family))
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                line.bind((host, port))
+            except OSError as error:
+                raise BadSetting(
+                    f"FAIRSCRIBE_{name.upper()}={port}: expected a port we can listen on at "
+                    f"{host} ({error.strerror or error}); 0 takes a free one"
+                ) from error
+            ports[name] = int(line.getsockname()[1])
+    return ports
+
+
+def nearby(host: str) -> str:
+    """An address of this machine at which something that listens on `host` is reached."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def address(host: str, port: int) -> str:
+    """The URL at which this machine reaches what listens on `host` and `port`."""
+    near = nearby(host)
+    return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def answers_health(host: str, port: int) -> Callable[[], bool]:
+    """Asks `GET /v1/health`: true for a 200."""
+
+    def answers() -> bool:
+        line = http.client.HTTPConnection(nearby(host), port, timeout=1.0)
+        try:
+            line.request("GET", "/v1/health")
+            return line.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            line.close()
+
+    return answers
+
+
+def answers_port(host: str, port: int) -> Callable[[], bool]:
+    """Asks whether somebody accepts connections there."""
+
+    def answers() -> bool:
+        try:
+            socket.create_connection((nearby(host), port), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+    return answers
