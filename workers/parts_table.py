@@ -172,7 +172,7 @@ def _parts(
             ready=answers_health(host, api_port),
             stop_rank=DOOR,
         ),
-        worker("errands", "-A workers.app worker -P threads -c 4 -Q errands", 90.0),
+        worker("errands", "-A workers.errands worker -P threads -c 4 -Q errands", 90.0),
         worker("survey", "-A workers.survey worker -P solo -Q survey.idle", 120.0),
         worker("transcribe", "-A workers.transcribe worker -P solo -Q transcribe.idle", 300.0),
         command(
