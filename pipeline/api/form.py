@@ -1,0 +1,245 @@
+"""A multipart body, read as it comes: its files lie one after the other in one file on disk.
+
+Neither memory nor open files grow with the number of files or with their size: that is why this
+is not the framework's own form, which opens a file and keeps up to a megabyte for each. What is
+beyond the largest file accepted is read and dropped.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from pipeline.errors import BadRequest, PartDown
+
+CHUNK_BYTES = 1 << 20
+"""Written to disk and read back in pieces of this size."""
+
+FIELD_LIMIT_BYTES = 1 << 20
+"""Longest text field."""
+
+UNNAMED = "unnamed"
+"""What a file is called whose sender gave it no name."""
+
+
+@dataclass
+class File:
+    """One file of a form: where it lies in the form's file on disk."""
+
+    name: str
+    start: int
+    size_bytes: int = 0
+
+
+@dataclass
+class Form:
+    """What a form held."""
+
+    on_disk: IO[bytes]
+    fields: dict[str, str] = field(default_factory=dict)
+    files: list[File] = field(default_factory=list)
+
+    def chunks(self, file: File) -> Iterator[bytes]:
+        """The bytes of one file, CHUNK_BYTES at a time. Safe to use from any thread."""
+        start, end = file.start, file.start + file.size_bytes
+        while start < end:
+            chunk = os.pread(self.on_disk.fileno(), min(CHUNK_BYTES, end - start), start)
+            if not chunk:
+                raise PartDown("Storage lost a part of the upload.")
+            start += len(chunk)
+            yield chunk
+
+
+@asynccontextmanager
+async def read_form(
+    request: Request, folder: Path, *, files: str, fields: tuple[str, ...], limit_bytes: int
+) -> AsyncIterator[Form]:
+    """The form `request` carries; its file in `folder` is gone at the end of the context.
+
+    `files` names the parts that are files, `fields` those that are text; a file of more than
+    `limit_bytes` bytes is cut one byte beyond. Raises `BadRequest` for any other part and for what
+    is not a form, `PartDown` when the disk takes no more.
+    """
+    boundary = _boundary(request.headers.get("content-type", ""))
+    with _open_unnamed(folder) as on_disk:
+        reader = _Reader(Form(on_disk), boundary, files, fields, limit_bytes)
+        try:
+            async for received in request.stream():
+                reader.take(received)
+                if reader.unwritten_bytes >= CHUNK_BYTES:
+                    await run_in_threadpool(reader.write_out)
+            await run_in_threadpool(reader.write_out)
+            reader.finish()
+        except FormParserError:
+            raise BadRequest("The multipart body is malformed.") from None
+        yield reader.form
+
+
+def _boundary(content_type: str) -> bytes:
+    kind, options = parse_options_header(content_type)
+    if kind != b"multipart/form-data" or not options.get(b"boundary"):
+        raise BadRequest("Send multipart/form-data, with each recording in a part named `files`.")
+    return options[b"boundary"]
+
+
+def _open_unnamed(folder: Path) -> IO[bytes]:
+    """A file without a name: the kernel removes it whatever happens to this process."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=folder, buffering=0)
+    except OSError as error:
+        raise PartDown(f"Storage does not answer: {error}") from error
+
+
+class _Reader:
+    """Hears the parser's events and keeps what matters; one a request.
+
+    A complaint about a part is kept and raised at the end, when the whole body was read: a client
+    that is answered in the middle of its upload sees a broken connection, not the answer.
+    """
+
+    def __init__(
+        self, form: Form, boundary: bytes, files: str, fields: tuple[str, ...], limit_bytes: int
+    ) -> None:
+        self.form = form
+        self.unwritten_bytes = 0
+        self._files, self._fields, self._limit_bytes = files, fields, limit_bytes
+        self._unwritten: list[bytes] = []
+        self._end = 0
+        self._complaint: str | None = None
+        self._header = self._value = self._disposition = b""
+        self._file: File | None = None
+        self._field: str | None = None
+        self._text = bytearray()
+        self._ended = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._part_begin,
+                "on_header_field": self._header_field,
+                "on_header_value": self._header_value,
+                "on_header_end": self._header_end,
+                "on_headers_finished": self._headers_finished,
+                "on_part_data": self._part_data,
+                "on_part_end": self._part_end,
+                "on_end": self._body_end,
+            },
+        )
+
+    def take(self, received: bytes) -> None:
+        """Parse a piece of the body."""
+        self._parser.write(received)
+
+    def write_out(self) -> None:
+        """Write what is kept to disk. Blocks; call it in a thread."""
+        pieces, self._unwritten, self.unwritten_bytes = self._unwritten, [], 0
+        rest = memoryview(b"".join(pieces))
+        try:
+            while rest:
+                rest = rest[self.form.on_disk.write(rest) :]
+        except OSError as error:
+            raise PartDown(f"Storage does not answer: {error}") from error
+
+    def finish(self) -> None:
+        """Raise `BadRequest` unless the body was a whole form of known parts."""
+        self._parser.finalize()
+        if self._complaint:
+            raise BadRequest(self._complaint)
+        if not self._ended:
+            raise BadRequest("The multipart body ends before its last boundary.")
+
+    # -- the parser's events ----------------------------------------------------------------
+
+    def _part_begin(self) -> None:
+        self._disposition = b""
+        self._file = self._field = None
+        self._text.clear()
+
+    def _header_field(self, raw: bytes, start: int, end: int) -> None:
+        self._header += raw[start:end]
+
+    def _header_value(self, raw: bytes, start: int, end: int) -> None:
+        self._value += raw[start:end]
+
+    def _header_end(self) -> None:
+        if self._header.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._header = self._value = b""
+
+    def _headers_finished(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        name = _text_of(options.get(b"name", b""))
+        if b"filename" in options and name == self._files:
+            self._file = File(given_name(options[b"filename"]), self._end)
+        elif b"filename" not in options and name in self._fields:
+            self._field = name
+        elif name == self._files:
+            self._complain(f"A part named `{name}` has no file name: send it as a file.")
+        else:
+            what = "files" if b"filename" in options else "fields"
+            known = self._files if what == "files" else ", ".join(self._fields)
+            self._complain(f"There is no part {name[:100]!r} here; the {what} are: {known}.")
+
+    def _part_data(self, raw: bytes, start: int, end: int) -> None:
+        if self._file is not None:
+            # one byte more than allowed tells the store that the file is too large
+            room = self._limit_bytes + 1 - self._file.size_bytes
+            self._keep(raw[start : min(end, start + room)])
+        elif self._field is not None:
+            if len(self._text) + end - start <= FIELD_LIMIT_BYTES:
+                self._text += raw[start:end]
+            else:
+                self._complain(f"The field {self._field!r} is too long.")
+
+    def _keep(self, piece: bytes) -> None:
+        assert self._file is not None
+        self._unwritten.append(piece)
+        self.unwritten_bytes += len(piece)
+        self._file.size_bytes += len(piece)
+        self._end += len(piece)
+
+    def _part_end(self) -> None:
+        # browsers send a file field that was left empty as a file without name and content
+        if self._file is not None and (self._file.name or self._file.size_bytes):
+            self._file.name = self._file.name or UNNAMED
+            self.form.files.append(self._file)
+        elif self._field is not None:
+            self.form.fields[self._field] = _text_of(bytes(self._text))
+
+    def _body_end(self) -> None:
+        self._ended = True
+
+    def _complain(self, sentence: str) -> None:
+        self._complaint = self._complaint or sentence
+
+
+def given_name(raw: bytes) -> str:
+    """A file's name as its sender knows it; never a path to us.
+
+    Browsers, curl and httpx write a quote and line ends as %22, %0D and %0A, and nothing else.
+    A NUL cannot be kept in Postgres.
+
+    >>> given_name(b'say %22hi%22, 50%25.wav')
+    'say "hi", 50%25.wav'
+    """
+    name = _text_of(raw)
+    for written, meant in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n"), ("\0", "�")):
+        name = name.replace(written, meant)
+    return name
+
+
+def _text_of(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")

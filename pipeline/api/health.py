@@ -1,0 +1,27 @@
+"""Is it alive, and can it work: for whoever starts, watches or balances this process."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from pipeline.api.bodies import Health
+from pipeline.api.given import GivenParts
+from pipeline.store.session import clock_ms, transaction
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/v1/health")
+async def alive() -> Health:
+    """Always 200 while this process answers, whatever else is down."""
+    return Health()
+
+
+@router.get("/v1/health/ready")
+def ready(parts: GivenParts) -> Health:
+    """200 when Postgres and Redis answer; otherwise 503 and which one does not."""
+    with transaction(parts.store) as c:
+        clock_ms(c)
+    for queue in parts.queues.values():
+        queue.time_ms()
+    return Health()
