@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -46,8 +47,9 @@ def _works_on(entry: Path, folder: Path, socket: Path) -> bool:
     try:
         return (entry / "cwd").readlink() == folder
     except PermissionError:
-        argv = (entry / "cmdline").read_bytes()
-        return os.fsencode(folder) in argv or os.fsencode(socket) in argv
+        # Whole words only: another folder may end in the path of this one.
+        words = re.split(rb"[\0 ]", (entry / "cmdline").read_bytes())
+        return os.fsencode(folder) in words or b"unixsocket:" + os.fsencode(socket) in words
 
 
 def shut_down(
