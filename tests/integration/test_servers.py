@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -38,6 +39,8 @@ def fresh_home() -> Iterator[Path]:
     with throwaway_home() as home:
         yield home
         left = list(_running(home))
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
         assert not left, f"the test left servers behind: {left}"
 
 
