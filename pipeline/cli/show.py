@@ -1,0 +1,209 @@
+"""What people read: tables, lines, and the page of all settings. Pure but for the printing."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.scheduling.policies import parse_policy
+from pipeline.settings import Settings, setting_rows
+
+PIPE_WIDTH = 200
+"""Columns of a table that goes to a file or a pipe, where nobody said how many fit."""
+
+
+def to_stdout() -> Console:
+    """Where answers go."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def to_stderr() -> Console:
+    """Where everything goes that is not the answer."""
+    return Console(file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """JSON and nothing else on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A table on stdout; numbers stand right, nothing is read as markup."""
+    table = Table(title=Text(title), box=box.SIMPLE, title_justify="left")
+    body = [list(row) for row in rows]
+    for number, name in enumerate(columns):
+        numeric = bool(body) and all(isinstance(row[number], int | float) for row in body)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in body:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    to_stdout().print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if isinstance(value, float) else printable(str(value))
+
+
+def printable(text: str, limit: int = 80) -> str:
+    r"""A name on one line, without what a terminal would obey.
+
+    >>> printable("a\n\x1b[31mb"), printable("abcdef", 4)
+    ('a\\n\\x1b[31mb', 'abc…')
+    """
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def clock(seconds: float | None) -> str:
+    """A time people can compare.
+
+    >>> clock(3.21), clock(83.0), clock(4000.0), clock(None)
+    ('3.2 s', '1:23', '1:06:40', '–')
+    """
+    if seconds is None:
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def ended_line(job: dict[str, Any]) -> str:
+    """One line for a job that has ended."""
+    name = printable(job["file_name"])
+    if job["status"] == "completed":
+        times = f"{clock(job['duration_s'])} long, waited {clock(job['wait_s'])}"
+        words = ", nobody speaks" if job["no_speech"] else f", ran {clock(job['run_s'])}"
+        return f"completed  {name}  {times}{words}"
+    why = f": {job['error']['message']}" if job["error"] else ""
+    return f"{job['status']:<9}  {name}{why}"
+
+
+def print_jobs(jobs: list[dict[str, Any]], *, more: bool) -> None:
+    """A table of jobs."""
+    columns = ("id", "file", "status", "stage", "done", "length", "waited", "ran", "error")
+    rows = [
+        (
+            *(job["id"], job["file_name"], job["status"], job["stage"], f"{job['progress']:.0%}"),
+            *(clock(job["duration_s"]), clock(job["wait_s"]), clock(job["run_s"])),
+            job["error"]["code"] if job["error"] else "",
+        )
+        for job in jobs
+    ]
+    print_table(f"{len(jobs)} jobs{', and more: see --limit' if more else ''}", columns, rows)
+
+
+# -- the queue ------------------------------------------------------------------------------
+
+
+def print_queue(view: dict[str, Any]) -> None:
+    """The queue: counts, then who goes first and why."""
+    words = [
+        f"{stage}: {view['waiting'][stage]} wait, {view['working'][stage]} in work"
+        for stage in ("transcribe", "survey")
+    ]
+    columns = ("place", "file", "stage", "waited", "work", "ratio", "why first")
+    rows = [
+        (
+            job["position"],
+            job["file_name"],
+            job["stage"],
+            clock(job["wait_s"]),
+            clock(job["work_s"]),
+            job["ratio"],
+            why_first(view["policy"], job["wait_s"], job["work_s"]),
+        )
+        for job in view["head"]
+    ]
+    print_table(f"{view['policy']}   {'   '.join(words)}", columns, rows)
+
+
+def why_first(policy: str, wait_s: float, work_s: float) -> str:
+    """What the policy looks at, for one job: the largest comes first, for sjf the smallest.
+
+    >>> why_first("hrrn(1.5)", 80.0, 4.0), why_first("sjf", 80.0, 4.0)
+    ('W/S^1.5 = 10', 'S = 4')
+    """
+    rule = parse_policy(policy)
+    p = rule.parameter or 0.0
+    return {
+        "fcfs": f"W = {wait_s:.4g}",
+        "sjf": f"S = {work_s:.4g}",
+        "hrrn": f"W/S^{p:g} = {wait_s / work_s**p:.4g}",
+        "aged": f"W - {p:g} S = {wait_s - p * work_s:.4g}",
+    }[rule.name]
+
+
+# -- settings -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShownSetting:
+    """One setting as shown: its unit apart from its meaning, no password in its value."""
+
+    name: str
+    value: str
+    default: str
+    unit: str
+    meaning: str
+
+
+def shown_settings(settings: Settings) -> list[ShownSetting]:
+    """Every setting, in the order they are declared."""
+    shown = []
+    for name, row in zip(Settings.model_fields, setting_rows(settings), strict=True):
+        meaning, unit, more = _split(row.meaning)
+        computed = Settings.model_fields[name].default_factory is not None
+        # a default that is computed depends on who asks; the description says how
+        default = more.removeprefix("default: ") if computed else row.default
+        unset = getattr(settings, name) is None
+        value = "unset" if unset else _without_password(row.value)
+        shown.append(ShownSetting(row.name, value, default, unit, meaning))
+    return shown
+
+
+def _split(description: str) -> tuple[str, str, str]:
+    """(meaning, unit, what else the brackets say) of "Meaning (unit: u; more)"."""
+    parts = re.fullmatch(r"(.*?)\s*\(unit: ([^;)]+)(?:; (.*))?\)", description, re.DOTALL)
+    return (parts[1], parts[2], parts[3] or "") if parts else (description, "", "")
+
+
+def _without_password(value: str) -> str:
+    parts = urlsplit(value) if "://" in value else None
+    if parts is None or not parts.password:
+        return value
+    user, _, place = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{place}"))
+
+
+def settings_page(settings: Settings) -> str:
+    """`docs/settings.md`: every setting with default, unit and meaning, without its value."""
+    lines = [
+        "# Settings",
+        "",
+        "Every setting is an environment variable, read once at start. A value that cannot be",
+        "used, and a `FAIRSCRIBE_` name nobody knows, is refused with its name, its value and what",
+        "was expected. `fairscribe settings` shows the values in force.",
+        "",
+        "This page is written by `fairscribe settings --markdown > docs/settings.md`.",
+        "",
+        "| setting | default | unit | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| `{row.name}` | {row.default} | {row.unit} | {row.meaning.replace('|', '&#124;')} |"
+        for row in shown_settings(settings)
+    ]
+    return "\n".join(lines) + "\n"
