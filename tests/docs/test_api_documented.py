@@ -1,0 +1,58 @@
+"""docs/api.md and the API agree: every route, parameter, field and code is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.api import bodies, problems
+from pipeline.api.app import create
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
+DESCRIBED: dict[str, Any] = create().openapi()
+
+ROUTES = [
+    (method.upper(), path, route)
+    for path, methods in DESCRIBED["paths"].items()
+    for method, route in methods.items()
+]
+HEADING = re.compile(r"^## `([A-Z]+) (/\S*)`$", re.MULTILINE)
+
+
+def section(method: str, path: str) -> str:
+    """What the page says of one route: from its heading to the next."""
+    start = PAGE.index(f"## `{method} {path}`\n")
+    end = PAGE.find("\n## ", start + 1)
+    return PAGE[start : end if end >= 0 else len(PAGE)]
+
+
+def test_every_route_has_a_heading_and_every_heading_a_route() -> None:
+    assert sorted(HEADING.findall(PAGE)) == sorted((method, path) for method, path, _ in ROUTES)
+
+
+@pytest.mark.parametrize(("method", "path", "route"), ROUTES)
+def test_a_route_is_documented_with_its_parameters_and_an_example(
+    method: str, path: str, route: dict[str, Any]
+) -> None:
+    told = section(method, path)
+    named = {parameter["name"] for parameter in route.get("parameters", [])} - {"job_id"}
+    forms = route.get("requestBody", {}).get("content", {}).get("multipart/form-data", {})
+    named |= set(forms.get("schema", {}).get("properties", {}))
+    missing = sorted(name for name in named if f"`{name}`" not in told)
+    assert not missing, f"{method} {path} does not tell of {missing}"
+    assert "```" in told, "it has no example"
+
+
+@pytest.mark.parametrize("body", [bodies.Job, bodies.QueuedJob, bodies.Problem])
+def test_every_field_of_an_answer_is_on_the_page(body: type[Any]) -> None:
+    missing = sorted(name for name in body.model_fields if f"`{name}`" not in PAGE)
+    assert not missing
+
+
+def test_every_code_of_a_problem_is_on_the_page() -> None:
+    codes = {kind.code for kind in problems.STATUS if kind.code != "recording_refused"}
+    missing = sorted(code for code in codes | {"internal"} if f"`{code}`" not in PAGE)
+    assert not missing
