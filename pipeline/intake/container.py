@@ -84,7 +84,7 @@ def _decodes(source: Source, packets: list[Packet[AudioStream]]) -> bool:
 
 def _from_scan(file: NamelessFile, max_duration_s: float, reason: str) -> Probe:
     with open_audio(file) as source:
-        walk = _Walk(source.time_base_s)
+        walk = _Walk(source)
         first: list[Packet[AudioStream]] = []
         try:
             for packet in source.packets:
@@ -110,8 +110,9 @@ class _Walk:
     they agree is either believed.
     """
 
-    def __init__(self, time_base_s: float) -> None:
-        self._time_base_s = time_base_s
+    def __init__(self, source: Source) -> None:
+        self._time_base_s = source.time_base_s
+        self._adts = source.container == "aac"
         self._first: int | None = None
         self._last = 0
         self._sum = 0
@@ -135,10 +136,9 @@ class _Walk:
         if at is not None:
             self._first = at if self._first is None else min(self._first, at)
             self._last = max(self._last, at + ticks)
-        head = bytes(memoryview(packet)[:3])
-        if len(head) == 3 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0:
+        if self._adts and packet.size > 2:
             # An ADTS frame names its own rate; FFmpeg times all of them by the first one's.
-            self._rates.add(head[2] >> 2 & 15)
+            self._rates.add(memoryview(packet)[2] >> 2 & 15)
 
     def agreed_s(self) -> float:
         """The length in seconds; raises Unproven when the two disagree by 10 % and 1 s."""

@@ -60,7 +60,7 @@ def decode(file: NamelessFile, file_name: str, max_duration_s: float) -> Decoded
     nothing could be decoded, and what `opening.open_audio` raises.
     """
     tally = Tally()
-    tracks = _Tracks()
+    tracks = Tracks()
     with open_audio(file, file_name) as source:
         for frame in frames(source, tally, max_duration_s):
             tracks.add(frame)
@@ -117,7 +117,7 @@ def _count(frame: AudioFrame, tally: Tally, max_duration_s: float) -> None:
         raise TooLong(f"The recording is longer than {max_duration_s:g} s.")
 
 
-class _Tracks:
+class Tracks:
     """One growing run of samples a channel; the resampler is made again when the form changes."""
 
     def __init__(self) -> None:
@@ -127,6 +127,7 @@ class _Tracks:
         self._resampler: AudioResampler | None = None
 
     def add(self, frame: AudioFrame) -> None:
+        """Resample a frame and append it."""
         form = (frame.sample_rate, frame.layout.name, frame.format.name)
         if form != self._form:
             self._flush()
@@ -152,9 +153,10 @@ class _Tracks:
 
     def _append(self, planes: Pcm) -> None:
         """Add one plane to each track. A mono stretch of a stereo file belongs to both sides."""
-        length = len(self._tracks[0]) if self._tracks else 0
+        before = self._tracks[0] if self._tracks else bytearray()
+        was_mono = len(self._tracks) == 1
         while len(self._tracks) < len(planes):
-            self._tracks.append(bytearray(length))
+            self._tracks.append(bytearray(before if was_mono else len(before)))
         silence = bytes(planes.shape[1] * 2)
         for number, track in enumerate(self._tracks):
             if len(planes) == 1:

@@ -26,8 +26,10 @@ MIN_SILENCE_S = 0.3
 PAD_S = 0.2
 """Kept on both sides of speech: Whisper needs the breath before a consonant."""
 
-MAX_GAIN = 30.0
-"""Quiet telephone sound is raised by at most this (30 dB), and only in what the detector hears."""
+MAX_GAIN = 100.0
+"""Quiet telephone sound is raised by at most this (40 dB), and only in what the detector hears.
+Measured on six calls 40 dB too quiet: 0 to 100 % of the speech is found without, all of it with
+this; white noise raised as far is not taken for speech."""
 
 _FRAME = 512
 _CONTEXT = 64

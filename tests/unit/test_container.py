@@ -1,0 +1,172 @@
+"""What a recording is and how long it lasts: files made here, each lying in its own way."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import (
+    DamagedAudio,
+    EmptyRecording,
+    NoAudioStream,
+    NoSamples,
+    NotAudio,
+    RecordingRefused,
+    TooLong,
+)
+from pipeline.intake.container import probe
+from pipeline.intake.opening import NamelessFile
+from pipeline.recording import Probe
+from tests.sounds import encoded, mulaw_wav, noise, tone, video_without_sound, wav, write
+
+Look = Callable[..., Probe]
+
+WAV = wav(tone(10))
+MP3 = encoded(tone(10), "mp3", "libmp3lame")
+M4A = encoded(tone(10), "ipod", "aac")
+OPUS = encoded(tone(10, rate=48_000), "ogg", "libopus", 48_000)
+FLAC = encoded(tone(10), "flac", "flac")
+NOISY_FLAC = encoded(noise(10), "flac", "flac")  # as many bytes in each second
+LOW_ADTS = encoded(tone(5, rate=8_000), "adts", "aac", 8_000)
+HIGH_ADTS = encoded(tone(5), "adts", "aac")
+WEBM = encoded(tone(10, rate=48_000), "webm", "libopus", 48_000)
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Look:
+    """Probe bytes as a file of a given name."""
+
+    def _look(content: bytes, name: str = "call", max_duration_s: float = 3_600.0) -> Probe:
+        fd = os.open(write(tmp_path, "upload", content), os.O_RDONLY)
+        try:
+            return probe(NamelessFile(fd), name, max_duration_s)
+        finally:
+            os.close(fd)
+
+    return _look
+
+
+def with_data_size(content: bytes, size: int) -> bytes:
+    """A WAV whose data chunk claims `size` bytes."""
+    at = content.index(b"data") + 4
+    return content[:at] + struct.pack("<I", size) + content[at + 4 :]
+
+
+@pytest.mark.parametrize(
+    ("content", "source", "container", "codec"),
+    [
+        (WAV, "header", "wav", "pcm_s16le"),
+        (mulaw_wav(tone(10, rate=8_000)), "header", "wav", "pcm_mulaw"),
+        (MP3, "header", "mp3", "mp3"),
+        (M4A, "header", "mov", "aac"),
+        (OPUS, "header", "ogg", "opus"),
+        (FLAC, "scan", "flac", "flac"),
+        (WEBM, "scan", "matroska", "opus"),
+        (encoded(tone(10), "adts", "aac"), "scan", "aac", "aac"),
+    ],
+    ids=["wav", "mulaw", "mp3", "m4a", "opus", "flac", "webm", "adts"],
+)
+def test_a_sound_file_is_measured_by_the_cheapest_source_that_can_be_checked(
+    look: Look, content: bytes, source: str, container: str, codec: str
+) -> None:
+    found = look(content)
+    assert found.duration_s == pytest.approx(10.0, abs=0.25)
+    assert (found.source, found.container, found.codec) == (source, container, codec)
+    assert found.channels == 1
+    assert found.exact is False
+
+
+@pytest.mark.parametrize(
+    ("content", "true_s"),
+    [
+        (with_data_size(WAV, 0), 10.0),  # the recorder crashed
+        (with_data_size(WAV, 0xFFFFFFFF), 10.0),  # written to a pipe
+        (WAV[: len(WAV) // 2], 5.0),  # the upload was cut
+        (MP3[: len(MP3) // 2], 5.0),
+        (MP3 + MP3, 20.0),  # two recordings joined, two headers of 10 s
+        (OPUS + OPUS, 20.0),
+        (NOISY_FLAC[: len(NOISY_FLAC) // 2], 5.0),
+        (LOW_ADTS + HIGH_ADTS, 10.0),
+    ],
+    ids=[
+        "size 0",
+        "size unknown",
+        "cut wav",
+        "cut mp3",
+        "two mp3",
+        "two opus",
+        "cut flac",
+        "two rates",
+    ],
+)
+def test_a_header_that_lies_is_not_believed(look: Look, content: bytes, true_s: float) -> None:
+    found = look(content)
+    assert found.source != "header"
+    assert found.reason
+    assert found.duration_s == pytest.approx(true_s, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("content", "refused"),
+    [
+        (b"", EmptyRecording),
+        (WAV[:44], NoSamples),
+        (b"This is a letter about a call.\n" * 100, NotAudio),
+        (b'{"call": 1}' * 100, NotAudio),
+        (bytes(65_536), NotAudio),
+        (b"ffconcat version 1.0\nfile other.wav\n", NotAudio),
+        (b"#EXTM3U\n#EXTINF:10,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n", NotAudio),
+        (video_without_sound(), NoAudioStream),
+        (M4A[: len(M4A) // 2], DamagedAudio),  # its index was at the end
+        (FLAC[:42] + bytes(500), DamagedAudio),
+    ],
+    ids=[
+        "empty", "header only", "text", "json", "zeros", "ffconcat", "hls", "film", "half m4a",
+        "flac of zeros",
+    ],
+)  # fmt: skip
+def test_what_holds_no_sound_is_refused_by_name(
+    look: Look, content: bytes, refused: type[RecordingRefused]
+) -> None:
+    with pytest.raises(RecordingRefused) as caught:
+        look(content, "call.wav")
+    assert type(caught.value) is refused
+
+
+def test_an_m4a_whose_tables_are_sound_but_whose_sound_is_not_is_refused(look: Look) -> None:
+    at = M4A.index(b"mdat") + 4
+    size = struct.unpack(">I", M4A[at - 8 : at - 4])[0] - 8
+    with pytest.raises(DamagedAudio):
+        look(M4A[:at] + b"\xa5" * size + M4A[at + size :])
+
+
+@pytest.mark.parametrize(
+    ("extension", "content", "true_s"),
+    [
+        ("ulaw", b"\xff" * 16_000, 2.0),
+        ("al", b"\xd5" * 16_000, 2.0),
+        ("sln", bytes(32_000), 2.0),
+        ("g722", bytes(16_000), 2.0),
+        ("gsm", bytes(3_300), 2.0),
+        ("vox", bytes(8_000), 2.0),
+    ],
+)
+def test_headerless_telephony_is_measured_when_its_name_declares_it(
+    look: Look, extension: str, content: bytes, true_s: float
+) -> None:
+    found = look(content, f"call 1.{extension.upper()}")
+    assert (found.source, found.duration_s, found.container) == ("declared", true_s, "raw")
+
+
+def test_a_name_does_not_overrule_a_container(look: Look) -> None:
+    assert look(WAV, "call.ulaw").container == "wav"
+
+
+@pytest.mark.parametrize("content", [WAV, MP3, FLAC, OPUS + OPUS], ids=["wav", "mp3", "flac", "2"])
+def test_a_recording_over_the_limit_is_refused_by_every_source(look: Look, content: bytes) -> None:
+    with pytest.raises(TooLong):
+        look(content, max_duration_s=9.0)

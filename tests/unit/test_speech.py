@@ -1,0 +1,47 @@
+"""Where speech is found, and where not."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.intake.speech import PAD_S, probabilities, speech_spans
+from tests.sounds import Samples, joined, noise, silence, tone, voice
+
+
+@pytest.mark.parametrize(
+    "pcm", [silence(3), tone(5), noise(5), noise(5, level=0.0005), silence(0), tone(0.01)]
+)
+def test_what_nobody_says_is_not_speech(pcm: Samples) -> None:
+    assert speech_spans(pcm) == []
+
+
+@pytest.mark.parametrize("level", [0.3, 0.03, 0.003], ids=["loud", "-20 dB", "-40 dB"])
+def test_speech_is_found_however_quiet_the_line(level: float) -> None:
+    call = joined(
+        [silence(2), voice(3, level=level), silence(3), voice(2, level=level), silence(1)]
+    )
+    spans = speech_spans(call)
+    assert spans[0].start_s == pytest.approx(2.0, abs=PAD_S + 0.2)
+    assert spans[-1].end_s == pytest.approx(10.0, abs=PAD_S + 0.3)
+    assert not any(span.start_s < 6.5 < span.end_s for span in spans)
+
+
+def test_spans_lie_in_order_within_the_recording() -> None:
+    call = joined([voice(1), silence(1), voice(1), silence(0.35), voice(1)])
+    spans = speech_spans(call)
+    edges = [edge for span in spans for edge in (span.start_s, span.end_s)]
+    assert edges == sorted(edges)
+    assert edges[0] >= 0
+    assert edges[-1] <= len(call) / 16_000
+
+
+def test_a_click_is_not_speech_and_does_not_hide_any() -> None:
+    call = joined([silence(1), voice(2, level=0.003), silence(1)])
+    call[100] = 32_767
+    assert len(speech_spans(call)) == 1
+
+
+def test_what_was_heard_before_a_block_ends_counts_in_the_next() -> None:
+    """A block is 16.4 s; the state and 64 samples go over, or every block would begin deaf."""
+    call = voice(20)
+    assert probabilities(call)[510:516].min() > 0.8
