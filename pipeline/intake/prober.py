@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from pipeline.recording import SAMPLE_RATE_HZ, Plan, Probe
 Value = TypeVar("Value")
 
 _ROOT = Path(__file__).resolve().parents[2]
+_CHILD_MODULE = "pipeline.intake.prober_child"
 _REPLY_LIMIT_BYTES = 64 << 20
 _PATIENCE_S = 60.0
 """Beyond a request's own wall clock: the server's start, on a machine with no time to spare."""
@@ -106,7 +108,8 @@ class Prober:
 
     def _ask(self, verb: str, fds: list[int], file_name: str) -> dict[str, Any]:
         limits = self._limits[verb]
-        arguments = {"file_name": file_name, "max_duration_s": self._max_duration_s}
+        # Only its end counts, and a request must fit in one datagram.
+        arguments = {"file_name": file_name[-1_000:], "max_duration_s": self._max_duration_s}
         request = {"verb": verb, "limits": limits.to_json(), "arguments": arguments}
         message = json.dumps(request).encode()
         for _ in range(2):
@@ -119,6 +122,8 @@ class Prober:
         """The running server, started if there is none (or none of this process)."""
         with self._lock:
             if self._server is None or not self._server.alive():
+                if self._server is not None:
+                    self._server.close()
                 self._server = _Server()
             return self._server
 
@@ -170,7 +175,7 @@ class _Server:
 
     def _run(self, started: threading.Event) -> None:
         fd = self._theirs.fileno()
-        command = ["-P", "-m", "pipeline.intake.prober_child", str(fd), str(self._owner_pid)]
+        command = ["-P", "-m", _CHILD_MODULE, str(fd), str(self._owner_pid)]
         try:
             with self._theirs:
                 self._process = subprocess.Popen(
@@ -198,30 +203,34 @@ class _Server:
             with theirs:
                 try:
                     socket.send_fds(self._requests, [message], [theirs.fileno(), *fds])
-                except (BrokenPipeError, ConnectionResetError):
-                    self._bury()
+                except OSError:  # it died, or another thread noticed that and closed the socket
+                    self._kill()
                     return None
             reply.settimeout(patience_s)
             try:
                 answer = next(_answers(reply), None)
             except TimeoutError:
                 raise PartDown("The audio reader does not answer.") from None
-        if answer is None:
-            self._bury()
+        if answer is None and not self._ended():
+            return {"died": 0}  # it filled the reply with so much that the death did not fit in
         return answer
 
     def close(self) -> None:
         """End it. Safe to call twice."""
         self._requests.close()
+        self._kill()
+
+    def _kill(self) -> None:
         if self.alive() and self._process is not None:
             self._process.kill()
             self._process.wait()
 
-    def _bury(self) -> None:
-        """Wait until the death that was noticed on a socket shows in `alive`."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+    def _ended(self) -> bool:
+        """Whether it has died; its sockets may close a moment before that shows."""
+        assert self._process is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=1.0)
+        return not self.alive()
 
 
 def _answers(reply: socket.socket) -> Iterator[dict[str, Any]]:

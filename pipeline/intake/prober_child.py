@@ -7,9 +7,9 @@ writes one line of JSON to the reply socket:
 
     {"ok": {...}}    or    {"refused": code, "message": text}
 
-When a child dies instead, this process adds {"died": signal} (0: it left without an answer). It has
-one thread (or forking would not be safe), holds no secret (its environment is made for it), and
-ends with its parent.
+When the child is gone this process adds {"died": signal} (0: it left by itself), which counts where
+no answer came before. It has one thread (or forking would not be safe), holds no secret (its
+environment is made for it), and ends with its parent.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Child:
 
 
 class Server:
-    """Forks a child for each request, reaps it, and reports when it died of a signal."""
+    """Forks a child for each request, reaps it, and reports how it ended."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -110,9 +110,8 @@ class Server:
         os.close(child.pidfd)
         _, status = os.waitpid(child.pid, 0)
         with child.reply, suppress(OSError):  # the asker may have gone, or never read
-            if status:
-                child.reply.setblocking(False)
-                child.reply.sendall(b'\n{"died": %d}\n' % (status & 0x7F))
+            child.reply.setblocking(False)
+            child.reply.sendall(b'\n{"died": %d}\n' % (status & 0x7F))
 
     def _kill_overdue(self) -> None:
         now_s = time.monotonic()
