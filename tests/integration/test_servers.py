@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from workers.state_folder import StateFolder, StateFolderInUse
 from workers.valkey import Valkey
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = sysconfig.get_path("purelib")
+PACKAGES = str(Path(psycopg.__file__).parents[1])
 AS_ROOT = os.geteuid() == 0
 
 
