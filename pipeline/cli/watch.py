@@ -115,8 +115,9 @@ class _Bars:
         for job_id in self._tasks.keys() - shown.keys():
             self._progress.remove_task(self._tasks.pop(job_id))
         for job_id, job in shown.items():
-            if job_id not in self._tasks:
-                self._tasks[job_id] = self._progress.add_task("", total=1.0)
             words = f"{printable(self._names[job_id], 40)}  {job['stage']}"
-            self._progress.update(self._tasks[job_id], completed=job["progress"], description=words)
+            if job_id not in self._tasks:
+                self._tasks[job_id] = self._progress.add_task(words, total=1.0)
+            task = self._tasks[job_id]
+            self._progress.update(task, completed=job["progress"], description=words)
         self._progress.update(self._total, completed=ended)
