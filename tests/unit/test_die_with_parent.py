@@ -1,0 +1,110 @@
+"""Children end with their parent, and nobody else is touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from workers.die_with_parent import OWNER_VARIABLE, arm, own_engines
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's promise is Linux's")
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def gone_within(seconds: float, pid: int) -> bool:
+    """Whether the process ends in time; one nobody collected counts as ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def start_parent(script: str) -> tuple[subprocess.Popen[str], int]:
+    """Run a script that prints its child's process id once the child is ready."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert parent.stdout is not None
+    return parent, int(parent.stdout.readline())
+
+
+def test_a_child_started_with_it_dies_when_the_parent_is_killed() -> None:
+    parent, child = start_parent("""
+        import signal, subprocess, sys, time
+        from workers.die_with_parent import die_with_parent
+        child = subprocess.Popen(["sleep", "60"], preexec_fn=die_with_parent(signal.SIGTERM))
+        print(child.pid, flush=True)
+        time.sleep(60)
+    """)
+    parent.kill()
+    parent.wait()
+    assert gone_within(2, child)
+
+
+def test_a_child_that_asks_too_late_dies_at_once() -> None:
+    # Given a child told of a parent that is not its parent any more
+    asks = "from workers.die_with_parent import die_after; die_after(1 << 30, 9); print('alive')"
+    child = subprocess.run([sys.executable, "-c", asks], cwd=ROOT, capture_output=True, text=True)
+    assert (child.returncode, child.stdout) == (-signal.SIGKILL, "")
+
+
+SPAWNS = """
+    import multiprocessing, os, time
+    from workers.die_with_parent import arm, own_engines
+    {own}
+    def live(ready):
+        arm()
+        ready.send(os.getpid())
+        time.sleep(20)
+    # fork: a script given as -c has no main module that spawn could import
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    context.Process(target=live, args=(theirs,)).start()
+    print(ours.recv(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_an_engines_process_is_armed() -> None:
+    parent, child = start_parent(SPAWNS.format(own="own_engines()"))
+    parent.kill()
+    parent.wait()
+    assert gone_within(2, child)
+
+
+def test_a_process_that_merely_imports_vllm_is_left_alone() -> None:
+    parent, child = start_parent(SPAWNS.format(own=""))
+    parent.kill()
+    parent.wait()
+    assert not gone_within(0.5, child)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_arming_the_owner_itself_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(OWNER_VARIABLE, raising=False)
+    own_engines()
+    arm()
+    monkeypatch.delenv(OWNER_VARIABLE)
+
+
+def test_vllm_finds_it_by_the_entry_point() -> None:
+    found = [e for e in entry_points(group="vllm.general_plugins") if e.value.startswith("workers")]
+    assert [e.load() for e in found] == [arm]

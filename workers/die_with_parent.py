@@ -1,0 +1,71 @@
+"""Let no child outlive its parent.
+
+Measured: vLLM's EngineCore survives a parent killed by SIGKILL, and would keep the GPU's memory.
+
+Linux sends a child the signal it chose with `PR_SET_PDEATHSIG` when the *thread* that started it
+ends. Whoever starts such a child must do so from a thread that lives as long as the child should:
+`VllmEngine` keeps one thread from start to stop for that reason. Elsewhere than on Linux nothing
+here does anything.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+OWNER_VARIABLE = "_FAIRSCRIBE_ENGINE_OWNER"
+"""Environment: process id of whoever started an engine. Without it `arm` does nothing."""
+
+_PR_SET_PDEATHSIG = 1
+# Loaded here and not when needed: between fork and exec a library must not be looked up.
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def die_with_parent(signal_number: int) -> Callable[[], None]:
+    """A `preexec_fn` for `subprocess`: the child gets `signal_number` once this process is gone.
+
+    The setting survives an exec, but not a fork nor a change of user. Start the child from a
+    thread that lives as long as the child should.
+    """
+    parent_id = os.getpid()
+
+    def ask_kernel() -> None:
+        die_after(parent_id, signal_number)
+
+    return ask_kernel
+
+
+def die_after(parent_id: int, signal_number: int) -> bool:
+    """Ask the kernel to send this very process `signal_number` once its parent is gone.
+
+    `parent_id` is the parent's process id; where the parent was faster to die than this call,
+    the signal is sent at once. Returns whether the kernel agreed.
+    """
+    if _libc is None or _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0) != 0:
+        return False
+    if os.getppid() != parent_id:
+        os.kill(os.getpid(), signal_number)
+    return True
+
+
+def own_engines() -> None:
+    """Call before an engine is started: its processes will die with this one."""
+    os.environ[OWNER_VARIABLE] = str(os.getpid())
+
+
+def arm() -> None:
+    """The `general_plugins` entry point, called by vLLM in each of its processes.
+
+    Sets SIGKILL on the parent's death in children that vLLM spawned under a process which called
+    `own_engines`. In that process itself, and in any process that merely imports vLLM, it does
+    nothing.
+    """
+    parent = multiprocessing.parent_process()
+    owner = os.environ.get(OWNER_VARIABLE)
+    if parent is None or parent.pid is None or owner in (None, str(os.getpid())):
+        return
+    die_after(parent.pid, signal.SIGKILL)
