@@ -1,0 +1,70 @@
+"""The echo engine takes the time it was told to, and dies, refuses and hangs on command."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pipeline.errors import WindowRefused
+from workers.echo_engine import EchoEngine
+
+SECOND = b"\1\0" * 16_000
+
+
+def test_the_echo_tells_length_and_samples() -> None:
+    async def story() -> list[str]:
+        engine = EchoEngine(fixed_s=0, per_second_s=0)
+        await engine.start()
+        windows = (SECOND, SECOND, SECOND * 2, b"\2\0" * 16_000)
+        return [(await engine.transcribe(pcm, language="en")).text for pcm in windows]
+
+    one, same, longer, other = asyncio.run(story())
+    assert one == same
+    assert one.startswith("echo 1.00 ")
+    assert longer.startswith("echo 2.00 ")
+    assert other.startswith("echo 1.00 ")
+    assert other != one
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "expected_s"),
+    # Two windows of 0.1 + 1 * 0.1 s. Alone 0.2 s; the second beside another takes twice that.
+    [(0.0, [0.2, 0.2]), (1.0, [0.2, 0.4])],
+)
+def test_service_time_is_what_was_asked_for(slowdown: float, expected_s: list[float]) -> None:
+    async def story() -> list[float]:
+        engine = EchoEngine(slots=2, fixed_s=0.1, per_second_s=0.1, slowdown=slowdown)
+        await engine.start()
+        heard = await asyncio.gather(*(engine.transcribe(SECOND, language="en") for _ in range(2)))
+        return [h.busy_s for h in heard]
+
+    assert asyncio.run(story()) == pytest.approx(expected_s, abs=0.08)
+
+
+def test_it_refuses_as_many_windows_as_it_was_told() -> None:
+    async def story() -> None:
+        engine = EchoEngine(fixed_s=0, per_second_s=0)
+        await engine.start()
+        engine.refuse(2)
+        for _ in range(2):
+            with pytest.raises(WindowRefused):
+                await engine.transcribe(SECOND, language="en")
+        assert (await engine.transcribe(SECOND, language="en")).finish == "stop"
+
+    asyncio.run(story())
+
+
+def test_it_hangs_alive_until_it_is_let_go() -> None:
+    async def story() -> None:
+        engine = EchoEngine(fixed_s=0, per_second_s=0)
+        await engine.start()
+        engine.hang()
+        window = asyncio.ensure_future(engine.transcribe(SECOND, language="en"))
+        _, waiting = await asyncio.wait({window}, timeout=0.05)
+        assert waiting
+        assert engine.alive()
+        engine.resume()
+        assert (await window).text.startswith("echo")
+
+    asyncio.run(story())
