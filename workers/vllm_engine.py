@@ -1,0 +1,272 @@
+"""The speech engine that hears: vLLM's AsyncLLM with a Whisper model, one window a request.
+
+The model runs in a child process, EngineCore, which vLLM spawns: the program's main script must
+be importable, and a process that may not have children (a Celery prefork child) cannot use this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from pipeline.engine import Heard
+from pipeline.errors import BadRequest, EngineDead, WindowRefused
+from pipeline.recording import SAMPLE_RATE_HZ
+from pipeline.weights import weights_hash
+from workers.in_flight import InFlight, window_length_s
+from workers.utterances import read_utterances
+from workers.vllm_environment import cpu_dtype, on_gpu, prepare_environment
+from workers.whisper_tokens import WhisperTokens, sampling_params
+
+if TYPE_CHECKING:
+    from vllm.outputs import CompletionOutput
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+CPU_SLOTS = 8
+GPU_SLOTS = 32
+"""Knees of the throughput curve: beyond them each window only gets slower."""
+
+TOKENS_A_STEP = 8 * 1536
+"""Eight windows (1500 encoder tokens each) are encoded at once; vLLM's default encodes one."""
+
+SHUTDOWN_S = 2
+"""EngineCore gets this long to leave by itself before it is killed."""
+
+GIB = 1 << 30
+FINISHES = ("stop", "length", "repetition")
+POISON = 0
+"""The token NaN logits decode to ("!")."""
+POISON_COUNT = 3
+"""So many of it and nothing else; repetition detection ends the output there."""
+
+
+class VllmEngine:
+    """Fulfils `pipeline.engine.SpeechEngine` with vLLM; see there for what each method promises.
+
+    `model` is a folder or a Hugging Face id. `slots` 0 takes the device's knee. `dtype` "auto" is
+    bfloat16 on CPUs that have it, else float32; on a GPU vLLM's own choice. `threads` 0 takes all
+    cores. `kv_cache_gib` (CPU) and `gpu_memory_utilization` (GPU, share of its memory) bound the
+    attention cache. Start, stop and all windows belong to one running event loop.
+    """
+
+    name = "vllm"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        slots: int = 0,
+        dtype: str = "auto",
+        threads: int = 0,
+        kv_cache_gib: float = 1.0,
+        gpu_memory_utilization: float = 0.9,
+    ) -> None:
+        self._on_gpu = on_gpu()
+        self.slots = slots or (GPU_SLOTS if self._on_gpu else CPU_SLOTS)
+        self._model = model
+        self._dtype = cpu_dtype() if dtype == "auto" and not self._on_gpu else dtype
+        self._threads = threads
+        self._kv_cache_gib = kv_cache_gib
+        self._gpu_memory_utilization = gpu_memory_utilization
+        self._keeper: ThreadPoolExecutor | None = None
+        self._building: asyncio.Future[AsyncLLM] | None = None
+        self._engine: AsyncLLM | None = None
+        self._tokens: WhisperTokens | None = None
+        self._windows: InFlight | None = None
+        self._weights_hash: str | None = None
+        self._numbers = itertools.count()
+
+    async def start(self) -> None:
+        """See `SpeechEngine`. Also after a death or `stop`; does nothing while alive.
+
+        Importing vLLM takes some ten seconds and building the engine as long again; both happen
+        on a thread of their own, so that the loop goes on serving leases and signals. The thread
+        lives until `stop`: EngineCore dies with the thread that started it.
+        """
+        if self.alive():
+            return
+        await self.stop()
+        self._keeper = ThreadPoolExecutor(1, thread_name_prefix="vllm-keeper")
+        # Imported in a job of its own: vLLM keeps an exception of its import, which keeps all
+        # frames it passed, and one of `_build`'s would keep the engine for ever.
+        self._keeper.submit(self._import)
+        loop = asyncio.get_running_loop()
+        self._building = loop.run_in_executor(self._keeper, self._build)
+        try:
+            # Shielded: building cannot be interrupted, so `stop` must still find its outcome.
+            self._engine = engine = await asyncio.shield(self._building)
+            config = engine.model_config
+            generation = config.try_get_generation_config()
+            self._tokens = WhisperTokens.from_configs(config.hf_config, generation)
+            self._windows = InFlight()
+            await self._warm_up()
+        except Exception as error:
+            await self.stop()
+            raise EngineDead(f"The speech engine could not be started: {error}") from error
+
+    def _import(self) -> None:
+        """Set vLLM's environment and import it; runs on the keeper's thread."""
+        prepare_environment(model=self._model, threads=self._threads)
+        import vllm.v1.engine.async_llm  # noqa: F401
+
+    def _build(self) -> AsyncLLM:
+        """Start EngineCore; runs on the keeper's thread. Raises what vLLM does."""
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        # The engine's loop tasks are started by the first window, which is the warm-up.
+        engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._engine_args()))
+        self._weights_hash = self._hash_weights(engine)
+        return engine
+
+    def _engine_args(self) -> dict[str, Any]:
+        args: dict[str, Any] = {
+            "model": self._model,
+            "dtype": self._dtype,
+            "max_num_seqs": self.slots,
+            "max_num_batched_tokens": TOKENS_A_STEP,
+            "limit_mm_per_prompt": {"audio": 1},
+            "disable_log_stats": True,
+        }
+        if self._on_gpu:
+            return args | {"gpu_memory_utilization": self._gpu_memory_utilization}
+        # Compiling doubles the start and gains nothing on a CPU. In bytes, for the variable
+        # VLLM_CPU_KVCACHE_SPACE takes whole GiB only.
+        return args | {
+            "enforce_eager": True,
+            "kv_cache_memory_bytes": int(self._kv_cache_gib * GIB),
+        }
+
+    def _hash_weights(self, engine: AsyncLLM) -> str | None:
+        """Name the weights: by content where they are a folder of ours, else by hub commit."""
+        try:
+            return weights_hash(Path(self._model))
+        except (BadRequest, OSError):
+            commit = getattr(engine.model_config.hf_config, "_commit_hash", None)
+            return f"commit {commit}" if commit else None
+
+    async def _warm_up(self) -> None:
+        assert self._tokens is not None
+        language = next(iter(self._tokens.languages), "en")
+        await self.transcribe(bytes(2 * SAMPLE_RATE_HZ), language=language)
+
+    async def transcribe(self, pcm: bytes, *, language: str, temperature: float = 0.0) -> Heard:
+        """See `SpeechEngine`. A language the model does not know is a `WindowRefused`."""
+        length_s = window_length_s(pcm)
+        if self._windows is None or self._tokens is None:
+            raise EngineDead("The engine was not started.")
+        prompt = self._tokens.prompt(language)
+        began_s = time.monotonic()
+        said = await self._windows.run(self._decode(pcm, prompt, temperature))
+        self._check_poison(said)
+        tokens = list(said.token_ids)
+        return Heard(
+            utterances=read_utterances(
+                tokens,
+                end_of_text=self._tokens.end,
+                first_timestamp=self._tokens.first_timestamp,
+                length_s=length_s,
+                decode=self._decode_text,
+            ),
+            language=language,
+            tokens=len(prompt) + len(tokens),
+            mean_logprob=(said.cumulative_logprob or 0.0) / max(1, len(tokens)),
+            finish=cast(Literal["stop", "length", "repetition"], said.finish_reason),
+            busy_s=time.monotonic() - began_s,
+        )
+
+    async def _decode(self, pcm: bytes, prompt: list[int], temperature: float) -> CompletionOutput:
+        """The decoder's whole output for one window; cancelling aborts it in the engine."""
+        from vllm.renderers.inputs.preprocess import parse_model_prompt
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        engine = self._engine
+        assert engine is not None
+        assert self._windows is not None
+        assert self._tokens is not None
+        # From integers, so always finite: one NaN would poison the cache for later windows too.
+        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0
+        audio = {"prompt": "", "multi_modal_data": {"audio": (samples, SAMPLE_RATE_HZ)}}
+        request = {"encoder_prompt": audio, "decoder_prompt": {"prompt_token_ids": prompt}}
+        said = None
+        try:
+            # Rendered first: mel extraction then runs in vLLM's thread and not on this loop.
+            (rendered,) = await engine.renderer.render_cmpl_async(
+                [parse_model_prompt(engine.model_config, request)]
+            )
+            room = engine.model_config.max_model_len - len(prompt)
+            sampling = sampling_params(self._tokens, temperature=temperature, max_tokens=room)
+            name = f"window-{next(self._numbers)}"
+            async for output in engine.generate(rendered, sampling, name):
+                said = output.outputs[0]
+        except EngineDeadError as error:
+            self._windows.die("The speech engine died under a window.")
+            raise EngineDead from error
+        except (EngineGenerateError, ValueError) as error:
+            raise WindowRefused(f"The speech engine refused the window: {error!r}.") from error
+        if said is None or said.finish_reason not in FINISHES:
+            raise EngineDead("The speech engine gave up a window.")
+        return said
+
+    def _decode_text(self, ids: list[int]) -> str:
+        assert self._engine is not None
+        return str(self._engine.get_tokenizer().decode(ids))
+
+    def _check_poison(self, said: CompletionOutput) -> None:
+        """Raise `EngineDead`, for this and all other windows, when the output is NaN's."""
+        ids = set(said.token_ids)
+        poisoned = ids == {POISON} and len(said.token_ids) >= POISON_COUNT
+        if poisoned or not math.isfinite(said.cumulative_logprob or 0.0):
+            assert self._windows is not None
+            self._windows.die("The speech engine is poisoned: it answers only '!'.")
+            raise EngineDead("The speech engine is poisoned: it answers only '!'.")
+
+    def alive(self) -> bool:
+        """See `SpeechEngine`."""
+        if self._engine is None or self._windows is None:
+            return False
+        return not self._windows.dead and not self._engine.errored
+
+    def provenance(self) -> dict[str, Any]:
+        """See `SpeechEngine`. `dtype` is what vLLM really uses, once it is started."""
+        dtype = str(self._engine.model_config.dtype) if self._engine else self._dtype
+        local = Path(self._model).is_dir()
+        return {
+            # A folder's name and not its path: provenance is public, a machine's layout is not.
+            "model": Path(self._model).name if local else self._model,
+            "weights_hash": self._weights_hash,
+            "engine": self.name,
+            "dtype": dtype.removeprefix("torch."),
+        }
+
+    async def stop(self) -> None:
+        """See `SpeechEngine`. Windows in flight end with `EngineDead`; takes about 2 s."""
+        if self._windows is not None:
+            self._windows.die("The engine was stopped.")
+        building, self._building, self._engine = self._building, None, None
+        keeper, self._keeper = self._keeper, None
+        if building is None or keeper is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            engine = await asyncio.shield(building)
+            if engine.output_handler is not None:
+                engine.output_handler.cancel()  # else it logs the end of EngineCore as an error
+            await loop.run_in_executor(keeper, partial(engine.shutdown, timeout=SHUTDOWN_S))
+            await asyncio.sleep(0)  # vLLM closes its sockets on the loop, once shutdown returned
+            # It is full of cycles; left to the interpreter's last moments it complains in vain.
+            del engine, building
+            await loop.run_in_executor(keeper, gc.collect)
+        except Exception:
+            pass  # it never came up, or is half dead already: nothing of it is left to end
+        finally:
+            keeper.shutdown(wait=False)
