@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from celery import bootsteps
-from celery.beat import EmbeddedService
+from celery.beat import EmbeddedService, Scheduler
 from celery.signals import worker_ready, worker_shutdown
 
 from pipeline.errors import PartDown
@@ -67,6 +67,14 @@ def sweep() -> None:
     parts().handover.probe(forgotten)
 
 
+class Timetable(Scheduler):
+    """The schedule, in memory: what was last sent when is not worth a file."""
+
+    def setup_schedule(self) -> None:
+        """See `celery.beat.Scheduler`."""
+        self.merge_inplace(self.app.conf.beat_schedule)
+
+
 class BeatStep(bootsteps.StartStopStep):
     """The timetable, as a thread: Celery's own `-B` starts a process that outlives a kill -9."""
 
@@ -78,8 +86,7 @@ class BeatStep(bootsteps.StartStopStep):
 
     def start(self, parent: Any) -> None:
         """Begin to send what is due."""
-        # its file holds nothing worth keeping: one entry, due again at once after a start
-        self._beat = EmbeddedService(parent.app, thread=True, schedule_filename=":memory:")
+        self._beat = EmbeddedService(parent.app, thread=True, scheduler_cls=Timetable)
         self._beat.start()
 
     def stop(self, parent: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
@@ -43,10 +45,10 @@ class Puller:
 
     def drain(self) -> None:
         """Start no more work; `ended` is set once what is in flight is done."""
-        if self._loop is not None and self._pulling is not None:
-            self._loop.call_soon_threadsafe(self._pulling.drain)
-        else:
+        if self._pulling is None:
             self.ended.set()
+        else:
+            self._on_loop(self._pulling.drain)
 
     def stop(self, timeout_s: float) -> None:
         """Wait at most `timeout_s` for the end, then close what is left."""
@@ -77,7 +79,7 @@ class Puller:
             self._work.stage,
             renew_s=settings.renew_s,
             moving=lambda: self._pulling is None or self._pulling.moving(),
-            on_lost=lambda job_id: self._on_loop("lose", job_id),
+            on_lost=self._lose,
         )
         endings = Endings(
             self._work.stage, self._queue, store, keeper, self._flower, settings.max_crashes
@@ -116,8 +118,14 @@ class Puller:
     def _cancel(self, job_id: str) -> None:
         """Somebody pressed Terminate in Flower. Runs on Celery's own thread."""
         if cancel(self._parts.store, self._parts.queues, job_id):
-            self._on_loop("lose", job_id)
+            self._lose(job_id)
 
-    def _on_loop(self, verb: str, job_id: str) -> None:
-        if self._loop is not None and self._pulling is not None and not self.ended.is_set():
-            self._loop.call_soon_threadsafe(getattr(self._pulling, verb), job_id)
+    def _lose(self, job_id: str) -> None:
+        if self._pulling is not None:
+            self._on_loop(self._pulling.lose, job_id)
+
+    def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Ask the loop from another thread; a loop that has ended has nothing left to do."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call, *arguments)

@@ -6,8 +6,9 @@ Promises: a damaged packet costs that packet and no more; channels are never mix
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -34,11 +35,16 @@ class Tally:
     packets: int = 0
     damaged: int = 0
     """Packets that gave an error; their sound is missing."""
-    duration_s: float = 0.0
-    """Samples over sample rate, summed over frames: right even when the rate changes."""
+    samples: Counter[int] = field(default_factory=Counter)
+    """Samples of a channel by sample rate: whole numbers, and right even when the rate changes."""
     sample_rate_hz: int = 0
     channels: int = 0
     """Rate and channels of the first frame."""
+
+    @property
+    def duration_s(self) -> float:
+        """How long the decoded sound is."""
+        return sum(count / rate for rate, count in self.samples.items())
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def frames(source: Source, tally: Tally, max_duration_s: float) -> Iterator[Audi
         for frame in decoded:
             _count(frame, tally, max_duration_s)
             yield frame
-    if tally.duration_s == 0.0:
+    if not tally.samples:
         raise DamagedAudio if tally.packets else NoSamples
 
 
@@ -110,7 +116,7 @@ def _unless_out_of_memory(error: FFmpegError) -> None:
 
 
 def _count(frame: AudioFrame, tally: Tally, max_duration_s: float) -> None:
-    tally.duration_s += frame.samples / frame.sample_rate
+    tally.samples[frame.sample_rate] += frame.samples
     tally.sample_rate_hz = tally.sample_rate_hz or frame.sample_rate
     tally.channels = tally.channels or frame.layout.nb_channels
     if tally.duration_s > max_duration_s:

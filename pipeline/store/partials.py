@@ -37,12 +37,13 @@ def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]
         "heard": heard,
         "busy_s": heard["busy_s"],
     }
-    added = c.execute(insert(windows).values(row).on_conflict_do_nothing()).rowcount
+    fresh = insert(windows).values(row).on_conflict_do_nothing().returning(windows.c.job_id)
+    added = c.execute(fresh).first()
     c.execute(
         update(jobs)
         .where(jobs.c.id == job_id)
         .values(
-            windows_done=jobs.c.windows_done + added,
+            windows_done=jobs.c.windows_done + (1 if added else 0),
             first_text_at=func.coalesce(jobs.c.first_text_at, func.clock_timestamp()),
         )
     )

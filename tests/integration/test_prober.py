@@ -213,12 +213,16 @@ def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
     assert gone(pid)
 
 
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "in the middle of a survey"])
-def test_a_killed_parent_leaves_no_process_behind(tmp_path: Path, busy: bool) -> None:
+@pytest.mark.parametrize(
+    ("busy", "forked"),
+    [(False, False), (True, False), (False, True)],
+    ids=["idle", "in the middle of a survey", "its socket held by a process it had forked"],
+)
+def test_a_killed_parent_leaves_no_process_behind(tmp_path: Path, busy: bool, forked: bool) -> None:
     """A worker killed by signal 9: neither the server nor a child of it may stay."""
     write(tmp_path, "long.wav", wav(np.tile(CALL, 300)))
     script = f"""
-        import os, threading, sys
+        import os, signal, threading
         from pipeline.intake.prober import Prober
         prober = Prober()
         fd = os.open({str(tmp_path / "long.wav")!r}, os.O_RDONLY)
@@ -226,7 +230,11 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path: Path, busy: bool) ->
         out = os.open({str(tmp_path / "out")!r}, os.O_RDWR | os.O_CREAT)
         if {busy}:
             threading.Thread(target=prober.survey, args=(fd, out, "call.wav")).start()
-        print(prober._server._process.pid, flush=True)
+        heir = os.fork() if {forked} else 0
+        if {forked} and not heir:
+            os.closerange(0, 3)
+            signal.pause()
+        print(prober._server._process.pid, heir, flush=True)
         threading.Event().wait()
     """
     parent = subprocess.Popen(
@@ -236,7 +244,7 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path: Path, busy: bool) ->
         text=True,
     )
     assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
+    pid, heir = map(int, parent.stdout.readline().split())
     pids = [pid]
     if busy:
         time.sleep(0.3)
@@ -244,8 +252,11 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path: Path, busy: bool) ->
         assert len(pids) == 2
     parent.kill()
     parent.wait()
-    assert all(gone(each, within_s=3.0) for each in pids)
+    all_gone = all(gone(each, within_s=3.0) for each in pids)
+    if heir:
+        os.kill(heir, signal.SIGKILL)
     parent.stdout.close()
+    assert all_gone
 
 
 def test_a_server_outlives_the_thread_that_first_asked_for_it(tmp_path: Path) -> None:

@@ -136,6 +136,10 @@ def test_no_more_is_decoded_than_a_recording_may_last(decoded: Decode) -> None:
         decoded(MP3, max_duration_s=5.0)
 
 
+def test_a_recording_of_exactly_the_limit_is_taken(decoded: Decode) -> None:
+    assert decoded(wav(tone(10.1)), max_duration_s=10.1).tally.duration_s == 10.1
+
+
 def test_a_header_without_sound_has_no_samples(decoded: Decode) -> None:
     with pytest.raises(NoSamples):
         decoded(wav(silence(0)))
