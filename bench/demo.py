@@ -125,7 +125,7 @@ def show(jobs: list[dict[str, Any]], heard: dict[str, str], said: dict[str, str]
         table.add_row(
             name,
             seconds(job["duration_s"]),
-            job["duration_source"] or "",
+            job["probed_source"] or "",
             seconds(job["wait_s"]),
             seconds(job["run_s"]),
             f"{wer:.0%}",

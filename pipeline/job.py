@@ -119,6 +119,9 @@ class JobView:
     duration_s: float | None
     duration_source: str | None
     duration_exact: bool | None
+    probed_s: float | None
+    """Length the queue first went by; `duration_s` is the decoded one once it is known."""
+    probed_source: str | None
     channels: int | None
     container: str | None
     codec: str | None

@@ -42,7 +42,8 @@ class JobRequest:
     ) -> None:
         self.id, self.name, self.hostname = task_id, name, hostname
         self.type = self.task_name = name
-        self.args, self.kwargs = [], facts
+        self.args: list[Any] = []
+        self.kwargs = facts
         self.time_start = time.time()
         self.worker_pid = os.getpid()
         self.delivery_info = {"routing_key": "sorted set", "exchange": "", "priority": None}

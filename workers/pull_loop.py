@@ -306,9 +306,9 @@ class PullLoop:
                         held.waiting.appendleft(unit)
                         self._suspects.add(held.job_id, unit)
         self._engine_dead = False
-        held = self._held.get(self._suspects.take_culprit() or "")
-        if held is not None and await asyncio.to_thread(self._endings.charge_crash, held):
-            await self._end(held, self._endings.fail_as_culprit(held))
+        culprit = self._held.get(self._suspects.take_culprit() or "")
+        if culprit is not None and await asyncio.to_thread(self._endings.charge_crash, culprit):
+            await self._end(culprit, self._endings.fail_as_culprit(culprit))
         log().error("engine_died", queue=self._queue.name, suspects=len(self._suspects))
         await self._work.recover()
         self._moved_s = time.monotonic()

@@ -87,6 +87,7 @@ def _create_jobs() -> None:
         sa.Column("sample_rate_hz", sa.Integer),
         sa.Column("channels", sa.SmallInteger),
         sa.Column("probed_s", sa.Double, comment="length as probed, kept beside the decoded one"),
+        sa.Column("probed_source", sa.Text),
         sa.Column("speech_s", sa.Double),
         sa.Column("plan_hash", sa.Text),
         sa.Column("windows_total", sa.Integer),

@@ -74,6 +74,10 @@ class Job(BaseModel):
         description="Who says so: header, scan, decode or declared", examples=["decode"]
     )
     duration_exact: bool | None = Field(description="True when every sample was counted")
+    probed_s: float | None = Field(
+        description="Length before it was decoded: what the queue first went by", examples=[214.5]
+    )
+    probed_source: str | None = Field(description="Who said that", examples=["header"])
     channels: int | None = Field(examples=[2])
     language: str | None = Field(description="As asked for; null: the default", examples=["en"])
     model: str | None = Field(examples=["tiny.en"])

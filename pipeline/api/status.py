@@ -13,8 +13,8 @@ from starlette.concurrency import run_in_threadpool
 from pipeline.api.bodies import Cancelled, Job, JobPage, Status
 from pipeline.api.given import GivenJobId, GivenParts
 from pipeline.clock import SystemClock
-from pipeline.errors import BadRequest, NoSuchJob, TranscriptNotReady
-from pipeline.job import FINAL, JobView, public_status, states_of
+from pipeline.errors import BadRequest, NoSuchJob, PartDown, TranscriptNotReady
+from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
 from pipeline.store import jobs
@@ -43,7 +43,7 @@ async def read_job(
         view = await run_in_threadpool(_view, parts, job_id)
         left_s = deadline_s - clock.monotonic_s()
         if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
-            return Job.of(view)
+            return Job.of(view, await run_in_threadpool(_position, parts, view))
         await asyncio.sleep(min(WAIT_TICK_S, left_s))
 
 
@@ -93,6 +93,21 @@ def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
     did = cancel_job(parts.store, parts.queues, job_id)
     view = _view(parts, job_id)
     return Cancelled(id=job_id, status=Job.of(view).status, cancelled=did)
+
+
+def _position(parts: Parts, view: JobView) -> int | None:
+    """Its place in the queue now; None when it does not wait, or Redis cannot be asked."""
+    stage = next((stage for stage in STAGES if view.state is stage.waiting), None)
+    if stage is None:
+        return None
+    with transaction(parts.store) as c:
+        place = jobs.place(c, view.id)
+    queue = parts.queues[stage.name]
+    try:
+        policy = queue.policy() or parts.settings.start_policy
+        return queue.position(place, policy) if place else None
+    except PartDown:
+        return None
 
 
 def _view(parts: Parts, job_id: str) -> JobView:

@@ -71,14 +71,18 @@ def parse_policy(text: str) -> Policy:
 @lru_cache(maxsize=64)
 def pairs(policy: Policy) -> tuple[tuple[float, float], ...]:
     """(u, v) for every bucket, by bucket number."""
+    return tuple(_pair(policy, bucket, bucket_work_s(bucket)) for bucket in range(BUCKETS))
+
+
+def _pair(policy: Policy, bucket: int, work_s: float) -> tuple[float, float]:
     parameter = policy.parameter or 0.0
-    rows = {
-        "fcfs": lambda b, s: (1.0, 0.0),
-        "sjf": lambda b, s: (0.0, -float(b)),
-        "hrrn": lambda b, s: (s**-parameter, 0.0),
-        "aged": lambda b, s: (1.0, -parameter * s * 1000.0),
-    }[policy.name]
-    return tuple(rows(b, bucket_work_s(b)) for b in range(BUCKETS))
+    if policy.name == "sjf":
+        return 0.0, -float(bucket)
+    if policy.name == "hrrn":
+        return work_s**-parameter, 0.0
+    if policy.name == "aged":
+        return 1.0, -parameter * work_s * 1000.0
+    return 1.0, 0.0
 
 
 @dataclass(frozen=True)

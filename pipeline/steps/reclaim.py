@@ -54,6 +54,7 @@ class Reclaimer:
         """One round. Raises `PartDown` when Postgres or Redis does not answer; tick again later."""
         self._notice_gaps()
         self._set_clock()
+        self._set_policy()
         if self._index_lost():
             self.audit()
         else:
@@ -105,14 +106,18 @@ class Reclaimer:
         if changed:
             self._no_reaping_before_s = self._clock.monotonic_s() + self._lease_s
         self._identity = identity
-        if self._queue.policy() is None:
-            self._restore_policy()
         return changed or not self._queue.has_epoch()
 
-    def _restore_policy(self) -> None:
+    def _set_policy(self) -> None:
+        """Redis may have forgotten the policy, or been away when it was changed.
+
+        Redis is read first: a change made between the two readings is then seen, not undone.
+        """
+        in_force = self._queue.policy()
         with transaction(self._store) as c:
-            policy = jobs.newest_policy(c)
-        self._queue.set_policy(policy or self._start_policy)
+            decided = jobs.newest_policy(c) or self._start_policy
+        if in_force != decided:
+            self._queue.set_policy(decided)
 
     def _drain_outbox(self) -> None:
         with transaction(self._store) as c:

@@ -44,6 +44,7 @@ def keep_probe(c: Connection, job_id: str, probe: Probe, bucket: int) -> Waiting
         "state": State.PROBED.value,
         "duration_s": probe.duration_s,
         "probed_s": probe.duration_s,
+        "probed_source": probe.source,
         "duration_source": probe.source,
         "duration_exact": probe.exact,
         "container": probe.container,
@@ -297,6 +298,11 @@ def views(c: Connection, job_ids: Sequence[str]) -> dict[str, JobView]:
     return {str(row.id): _view(row) for row in rows}
 
 
+def place(c: Connection, job_id: str) -> Waiting | None:
+    """Where the job stands or stood in its queue; None when there is none."""
+    return _place(c.execute(_places().where(jobs.c.id == UUID(job_id))).first())
+
+
 def list_jobs(
     c: Connection,
     *,
@@ -381,7 +387,16 @@ def _ticket(row: Any) -> Ticket:
 _VIEWED = (
     *("batch_id", "file_name", "duration_s", "duration_source", "duration_exact", "channels"),
     *("container", "codec", "language", "model", "created_at", "started_at", "first_text_at"),
-    *("completed_at", "error_code", "error_message", "degraded", "no_speech", "metadata"),
+    *(
+        "probed_s",
+        "probed_source",
+        "completed_at",
+        "error_code",
+        "error_message",
+        "degraded",
+        "no_speech",
+        "metadata",
+    ),
 )
 """Fields a view takes from the row as they are."""
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from pipeline.errors import PartDown
 
@@ -37,6 +38,8 @@ def transaction(store: Engine) -> Iterator[Connection]:
             yield connection
     except (OperationalError, InterfaceError) as down:
         raise PartDown(f"Postgres does not answer: {down.orig}") from down
+    except PoolTimeout as busy:
+        raise PartDown(f"Postgres is busy: {busy}") from busy
 
 
 def clock_ms(connection: Connection) -> int:

@@ -58,6 +58,7 @@ jobs = Table(
     Column("sample_rate_hz", Integer),
     Column("channels", SmallInteger),
     Column("probed_s", Double, comment="length as probed, kept beside the decoded one"),
+    Column("probed_source", Text),
     Column("speech_s", Double),
     Column("plan_hash", Text),
     Column("windows_total", Integer),

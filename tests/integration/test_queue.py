@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 import redis
@@ -23,10 +22,10 @@ def client(environ: dict[str, str]) -> redis.Redis:
 
 
 @pytest.fixture
-def queue(client: redis.Redis) -> Iterator[RedisQueue]:
+def queue(client: redis.Redis) -> RedisQueue:
     line = RedisQueue(client, "transcribe", lease_s=15.0)
     line.begin_epoch()
-    yield line
+    return line
 
 
 def crowd(queue: RedisQueue, size: int, seed: int) -> dict[str, Waiting]:
