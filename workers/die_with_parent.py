@@ -6,6 +6,10 @@ Linux sends a child the signal it chose with `PR_SET_PDEATHSIG` when the *thread
 ends. Whoever starts such a child must do so from a thread that lives as long as the child should:
 `VllmEngine` keeps one thread from start to stop for that reason. Elsewhere than on Linux nothing
 here does anything.
+
+A weakness: vLLM calls `arm` only when EngineCore has imported everything and greeted its parent,
+some ten seconds after it was spawned. A parent killed before that leaves it waiting for the
+greeting: it holds 0.5 GB of memory, no accelerator, and gives up after five minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import sys
 from collections.abc import Callable
 
 OWNER_VARIABLE = "_FAIRSCRIBE_ENGINE_OWNER"
-"""Environment: process id of whoever started an engine. Without it `arm` does nothing."""
+"""Environment: process id of the parent whose children `arm` may touch; inherited by others."""
 
 _PR_SET_PDEATHSIG = 1
 # Loaded here and not when needed: between fork and exec a library must not be looked up.
@@ -53,19 +57,19 @@ def die_after(parent_id: int, signal_number: int) -> bool:
 
 
 def own_engines() -> None:
-    """Call before an engine is started: its processes will die with this one."""
+    """Call before an engine is started: the processes it spawns will die with this one."""
     os.environ[OWNER_VARIABLE] = str(os.getpid())
 
 
 def arm() -> None:
     """The `general_plugins` entry point, called by vLLM in each of its processes.
 
-    Sets SIGKILL on the parent's death in children that vLLM spawned under a process which called
-    `own_engines`. In that process itself, and in any process that merely imports vLLM, it does
-    nothing.
+    Sets SIGKILL on the parent's death in a child whose parent called `own_engines`, and lets the
+    child's own children do the same. In any process that merely imports vLLM it does nothing.
     """
     parent = multiprocessing.parent_process()
-    owner = os.environ.get(OWNER_VARIABLE)
-    if parent is None or parent.pid is None or owner in (None, str(os.getpid())):
+    if parent is None or parent.pid is None:
         return
-    die_after(parent.pid, signal.SIGKILL)
+    if os.environ.get(OWNER_VARIABLE) == str(parent.pid):
+        die_after(parent.pid, signal.SIGKILL)
+        own_engines()

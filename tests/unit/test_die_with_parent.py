@@ -10,6 +10,7 @@ import textwrap
 import time
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_a_child_that_asks_too_late_dies_at_once() -> None:
 
 SPAWNS = """
     import multiprocessing, os, time
-    from workers.die_with_parent import arm, own_engines
+    from workers.die_with_parent import OWNER_VARIABLE, arm, own_engines
     {own}
     def live(ready):
         arm()
@@ -90,19 +91,33 @@ def test_an_engines_process_is_armed() -> None:
     assert gone_within(2, child)
 
 
-def test_a_process_that_merely_imports_vllm_is_left_alone() -> None:
-    parent, child = start_parent(SPAWNS.format(own=""))
+@pytest.mark.parametrize(
+    "own",
+    ["os.environ.pop(OWNER_VARIABLE, None)", "os.environ[OWNER_VARIABLE] = str(os.getppid())"],
+    ids=["no engine anywhere", "an engine in the parent above"],
+)
+def test_a_process_that_merely_imports_vllm_is_left_alone(own: str) -> None:
+    parent, child = start_parent(SPAWNS.format(own=own))
     parent.kill()
     parent.wait()
     assert not gone_within(0.5, child)
     os.kill(child, signal.SIGKILL)
 
 
+def test_children_of_an_engines_process_die_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr("workers.die_with_parent.die_after", lambda *call: asked.append(call))
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: SimpleNamespace(pid=4711))
+    monkeypatch.setenv(OWNER_VARIABLE, "4711")
+    arm()
+    assert asked == [(4711, signal.SIGKILL)]
+    assert os.environ[OWNER_VARIABLE] == str(os.getpid())
+
+
 def test_arming_the_owner_itself_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(OWNER_VARIABLE, raising=False)
+    monkeypatch.setenv(OWNER_VARIABLE, "")
     own_engines()
     arm()
-    monkeypatch.delenv(OWNER_VARIABLE)
 
 
 def test_vllm_finds_it_by_the_entry_point() -> None:
