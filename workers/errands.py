@@ -26,7 +26,6 @@ from pipeline.store.session import transaction
 from workers.app import app
 from workers.caretaker import Caretaker
 from workers.ready import say_ready
-from workers.survey import make_prober
 
 SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
@@ -47,8 +46,11 @@ def parts() -> Parts:
 
 @lru_cache(maxsize=1)
 def prober() -> Prober:
-    """The sandbox of this process, shared by its threads."""
-    return make_prober(parts().settings)
+    """The sandbox of this process, shared by its threads.
+
+    Not borrowed from `workers.survey`: importing that would make this worker survey, too.
+    """
+    return Prober(max_duration_s=parts().settings.max_duration_h * 3600)
 
 
 @app.task(name=PROBE, autoretry_for=(PartDown,), retry_backoff=1, max_retries=5)

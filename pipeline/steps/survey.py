@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from pipeline.errors import LeaseLost
-from pipeline.intake.prober import Prober
+from pipeline.intake.prober import Prober, SurveyReport
 from pipeline.intake.storage import Storage
 from pipeline.job import Ticket
 from pipeline.queue.redis_queue import RedisQueue
@@ -38,47 +38,62 @@ def survey(
     it, `PartDown` when storage or Postgres does not answer.
     """
     artefact_key = f"packed/{ticket.job_id}-{ticket.attempt}"
-    plan = _pack(storage, prober, ticket, artefact_key)
+    report = _pack(storage, prober, ticket, artefact_key)
+    plan = report.plan
     language = ticket.language or default_language
     if not plan.windows:
         storage.delete(artefact_key)
-        _complete_silent(store, ticket, plan, language)
+        _complete_silent(store, ticket, plan, language, _damage(report))
         return
     work_s = predicted_work_s(plan.speech_s, len(plan.windows), language)
-    place = _keep(store, ticket, plan, artefact_key, bucket_of(work_s))
+    place = _keep(store, ticket, plan, artefact_key, bucket_of(work_s), _damage(report))
     if place is None:
         storage.delete(artefact_key)
         raise LeaseLost
     transcribe_queue.offer(place)
 
 
-def _pack(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str) -> Plan:
+def _pack(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str) -> SurveyReport:
     fd = storage.open_fd(ticket.storage_key)
     try:
         with tempfile.TemporaryDirectory(prefix="fairscribe-survey-") as folder:
             packed = Path(folder) / "packed.s16"
             out = os.open(packed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                plan = prober.survey(fd, out, ticket.file_name)
+                report = prober.survey_report(fd, out, ticket.file_name)
             finally:
                 os.close(out)
             storage.put_file(artefact_key, packed)
-            return plan
+            return report
     finally:
         os.close(fd)
 
 
 def _keep(
-    store: Engine, ticket: Ticket, plan: Plan, artefact_key: str, bucket: int
+    store: Engine,
+    ticket: Ticket,
+    plan: Plan,
+    artefact_key: str,
+    bucket: int,
+    degraded: str | None,
 ) -> Waiting | None:
     with transaction(store) as c:
-        place = jobs.keep_survey(c, ticket, plan, bucket)
+        place = jobs.keep_survey(c, ticket, plan, bucket, degraded)
         if place is not None:
             partials.keep_plan(c, ticket.job_id, plan, artefact_key)
     return place
 
 
-def _complete_silent(store: Engine, ticket: Ticket, plan: Plan, language: str) -> None:
+def _damage(report: SurveyReport) -> str | None:
+    """Words may be missing where audio could not be decoded: say so."""
+    if not report.damaged_packets:
+        return None
+    return f"{report.damaged_packets} of {report.packets} packets of audio could not be decoded"
+
+
+def _complete_silent(
+    store: Engine, ticket: Ticket, plan: Plan, language: str, degraded: str | None
+) -> None:
     silent = Transcript(
         job_id=ticket.job_id,
         text="",
@@ -89,5 +104,5 @@ def _complete_silent(store: Engine, ticket: Ticket, plan: Plan, language: str) -
         provenance={"plan_hash": plan.plan_hash, "options": ticket.options},
     )
     with transaction(store) as c:
-        if not jobs.keep_transcript(c, ticket, silent, plan):
+        if not jobs.keep_transcript(c, ticket, silent, plan, degraded):
             raise LeaseLost

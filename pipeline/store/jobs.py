@@ -121,11 +121,13 @@ def charge_crash(c: Connection, ticket: Ticket) -> int:
     return int(row.crashes) if row else 0
 
 
-def keep_survey(c: Connection, ticket: Ticket, plan: Plan, bucket: int) -> Waiting | None:
+def keep_survey(
+    c: Connection, ticket: Ticket, plan: Plan, bucket: int, degraded: str | None = None
+) -> Waiting | None:
     """Surveying -> surveyed, with what the decode found. None when the fence does not hold."""
     values = {
         "state": State.SURVEYED.value,
-        **_surveyed(plan),
+        **_surveyed(plan, degraded),
         "windows_total": len(plan.windows),
         "windows_done": 0,
         "bucket": bucket,
@@ -136,7 +138,11 @@ def keep_survey(c: Connection, ticket: Ticket, plan: Plan, bucket: int) -> Waiti
 
 
 def keep_transcript(
-    c: Connection, ticket: Ticket, transcript: Transcript, plan: Plan | None = None
+    c: Connection,
+    ticket: Ticket,
+    transcript: Transcript,
+    plan: Plan | None = None,
+    degraded: str | None = None,
 ) -> bool:
     """-> completed with its transcript, once. False when the fence does not hold: write nothing.
 
@@ -150,7 +156,7 @@ def keep_transcript(
     }
     allowed = (State.RUNNING, State.SURVEYED)
     if plan is not None:
-        values |= {**_surveyed(plan), "windows_total": 0}
+        values |= {**_surveyed(plan, degraded), "windows_total": 0}
         allowed = (State.SURVEYING, State.PROBED)
     if _move(c, [ticket.job_id], allowed, values, attempt=ticket.attempt).first() is None:
         return False
@@ -163,8 +169,9 @@ def keep_transcript(
     return True
 
 
-def _surveyed(plan: Plan) -> dict[str, Any]:
+def _surveyed(plan: Plan, degraded: str | None) -> dict[str, Any]:
     return {
+        "degraded": degraded,
         "duration_s": plan.duration_s,
         "duration_source": "decode",
         "duration_exact": True,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pipeline.engine import Heard
+from pipeline.engine import Heard, Utterance
 from pipeline.recording import Plan, Segment, Window
+from pipeline.transcript.turns import split_at_pauses
 
 
 def merge(plan: Plan, heard: Mapping[int, Heard]) -> tuple[Segment, ...]:
@@ -14,21 +15,21 @@ def merge(plan: Plan, heard: Mapping[int, Heard]) -> tuple[Segment, ...]:
 
     Mono recordings name no speaker: the words of two people are not told apart.
     """
-    sided = len(plan.channels) > 1
     segments = [
-        _segment(window, plan, heard[window.index], number, sided)
+        _segment(window, plan, said, heard[window.index].mean_logprob)
         for window in plan.windows
         if window.index in heard
-        for number in range(len(heard[window.index].utterances))
+        for utterance in heard[window.index].utterances
+        for said in split_at_pauses(utterance, window)
     ]
     worded = [segment for segment in segments if segment.text]
     return tuple(sorted(worded, key=lambda s: (s.start_s, s.channel)))
 
 
-def _segment(window: Window, plan: Plan, heard: Heard, number: int, sided: bool) -> Segment:
-    said = heard.utterances[number]
+def _segment(window: Window, plan: Plan, said: Utterance, mean_logprob: float | None) -> Segment:
     start_s = window.true_time_s(said.start_s)
-    confidence = None if heard.mean_logprob is None else math.exp(min(0.0, heard.mean_logprob))
+    confidence = None if mean_logprob is None else math.exp(min(0.0, mean_logprob))
+    sided = len(plan.channels) > 1
     return Segment(
         start_s=round(start_s, 3),
         end_s=round(max(start_s, window.true_time_s(said.end_s)), 3),

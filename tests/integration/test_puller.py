@@ -56,11 +56,14 @@ class WatchedQueue(RedisQueue):
     claims: int
 
     def claim(self, windows: int, floor: Floor | None = None) -> Claim:
-        policy = self.policy()
-        assert policy is not None
+        before = self.policy()
         answer = super().claim(windows, floor)
+        policy = self.policy_seen
+        assert policy in (before, self.policy())  # a switch holds from the next claim
         table = pairs(policy)
         for job in answer.jobs:
+            if job.job_id not in self.waiting:
+                continue  # a ghost: the audit read it just before it ended; its grant is refused
             key = {j: order_key(w, table, answer.now_ms) for j, w in self.waiting.items()}
             best = min(self.waiting, key=lambda job_id: key[job_id])
             if best != job.job_id:

@@ -1,0 +1,228 @@
+"""The reclaimer rebuilds a lost index, gives expired leases back, and spares live work."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+from sqlalchemy import update
+
+from pipeline.clock import SetClock
+from pipeline.job import SURVEY, TRANSCRIBE, State, Ticket
+from pipeline.parts import Parts
+from pipeline.queue import keys
+from pipeline.queue.redis_queue import Identity, RedisQueue, connect
+from pipeline.scheduling.policies import parse_policy
+from pipeline.scheduling.work import bucket_of, predicted_work_s
+from pipeline.steps.reclaim import Reclaimer
+from pipeline.store import jobs, partials, tables
+from pipeline.store.session import transaction
+from tests.lines import states, surveyed_job
+from workers.lease_keeper import LeaseKeeper
+
+LEASE_S = 15.0
+
+
+@pytest.fixture
+def client(parts: Parts) -> redis.Redis:
+    return connect(parts.settings.redis_url or "")
+
+
+@pytest.fixture
+def queue(parts: Parts) -> RedisQueue:
+    return parts.queues[TRANSCRIBE.name]
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock(1000.0)
+
+
+@pytest.fixture
+def reclaimer(parts: Parts, queue: RedisQueue, clock: SetClock) -> Reclaimer:
+    return reclaimer_of(parts, queue, clock)
+
+
+def reclaimer_of(parts: Parts, queue: RedisQueue, clock: SetClock) -> Reclaimer:
+    return Reclaimer(
+        parts.store,
+        queue,
+        TRANSCRIBE,
+        clock,
+        lease_s=LEASE_S,
+        start_policy=parse_policy("hrrn(1.5)"),
+        default_language="en",
+    )
+
+
+def settle_in(reclaimer: Reclaimer, clock: SetClock) -> None:
+    """Tick until the first lease's time of grace is over."""
+    for _ in range(int(LEASE_S) + 1):
+        reclaimer.tick()
+        clock.sleep(1.0)
+    reclaimer.tick()
+
+
+def work_on_one(parts: Parts, queue: RedisQueue) -> tuple[Ticket, str]:
+    (claimed,) = queue.claim(1).jobs
+    with transaction(parts.store) as c:
+        (ticket,) = jobs.grant(c, TRANSCRIBE, [claimed.job_id], "gpu@here", "tiny.en")
+    return ticket, claimed.token
+
+
+def expire(client: redis.Redis, queue: RedisQueue, job_id: str) -> None:
+    client.zadd(keys.lease(TRANSCRIBE.name), {job_id: queue.time_ms() - 1})
+
+
+def test_a_lost_index_is_rebuilt_from_postgres(
+    parts: Parts, queue: RedisQueue, client: redis.Redis, reclaimer: Reclaimer
+) -> None:
+    ids = [surveyed_job(parts) for _ in range(5)]
+    ticket, _ = work_on_one(parts, queue)
+    client.flushall()
+    assert queue.counts() == (0, 0)
+    reclaimer.tick()
+    assert queue.counts() == (4, 1)
+    assert queue.has_epoch()
+    assert {job.job_id for job in queue.claim(100).jobs} == set(ids) - {ticket.job_id}
+    assert queue.policy() == parse_policy("hrrn(1.5)")
+
+
+def test_one_entry_lost_without_a_trace_is_found_by_the_rolling_audit(
+    parts: Parts, queue: RedisQueue, client: redis.Redis, reclaimer: Reclaimer
+) -> None:
+    job_id = surveyed_job(parts)
+    reclaimer.tick()
+    client.zrem(keys.ready(TRANSCRIBE.name), job_id)
+    reclaimer.tick()
+    assert queue.counts() == (1, 0)
+
+
+def test_a_job_committed_but_never_offered_reaches_the_queue(
+    parts: Parts, queue: RedisQueue, reclaimer: Reclaimer
+) -> None:
+    queue.begin_epoch()
+    surveyed_job(parts, queue=False)
+    reclaimer.tick()
+    assert queue.counts() == (1, 0)
+
+
+def test_a_lease_that_ran_out_goes_back_ranked_by_what_remains(
+    parts: Parts, queue: RedisQueue, client: redis.Redis, reclaimer: Reclaimer, clock: SetClock
+) -> None:
+    job_id = surveyed_job(parts, windows=40, window_s=20.0)
+    ticket, _ = work_on_one(parts, queue)
+    with transaction(parts.store) as c:
+        for index in range(30):
+            partials.save_window(c, ticket, index, {"busy_s": 0.1})
+    settle_in(reclaimer, clock)
+    assert queue.counts() == (0, 1)  # the lease still runs
+    expire(client, queue, job_id)
+    reclaimer.tick()
+    assert queue.counts() == (1, 0)
+    (claimed,) = queue.claim(1).jobs
+    assert claimed.bucket == bucket_of(predicted_work_s(10 * 20.0, 10, "en"))
+    assert claimed.arrival_ms == ticket.arrival_ms
+
+
+def test_a_lease_left_behind_by_an_ended_job_is_dropped(
+    parts: Parts, queue: RedisQueue, client: redis.Redis, reclaimer: Reclaimer, clock: SetClock
+) -> None:
+    job_id = surveyed_job(parts)
+    work_on_one(parts, queue)
+    with transaction(parts.store) as c:
+        jobs.fail(c, job_id, "failed", "for this test")
+    settle_in(reclaimer, clock)
+    expire(client, queue, job_id)
+    reclaimer.tick()
+    assert queue.counts() == (0, 0)
+    assert states(parts) == {State.FAILED: 1}
+
+
+@pytest.mark.parametrize("pause", ["first tick", "own pause", "redis pause", "new redis"])
+def test_nothing_is_reaped_for_one_lease_after_a_pause(
+    parts: Parts,
+    queue: RedisQueue,
+    client: redis.Redis,
+    reclaimer: Reclaimer,
+    clock: SetClock,
+    pause: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job_id = surveyed_job(parts)
+    work_on_one(parts, queue)
+    if pause != "first tick":
+        settle_in(reclaimer, clock)
+    expire(client, queue, job_id)
+    if pause == "own pause":
+        clock.sleep(4.0)
+    if pause == "redis pause":
+        later_ms = queue.time_ms() + 20_000
+        monkeypatch.setattr(queue, "time_ms", lambda: later_ms)
+    if pause == "new redis":
+        monkeypatch.setattr(queue, "identity", lambda: Identity("another", "life"))
+    reclaimer.tick()
+    assert states(parts) == {State.RUNNING: 1}  # its worker may only not have been able to renew
+    for _ in range(int(LEASE_S)):
+        clock.sleep(1.0)
+        reclaimer.tick()
+    assert states(parts) == {State.SURVEYED: 1}
+
+
+def test_a_worker_that_ended_a_job_meanwhile_does_not_revive_its_lease(
+    parts: Parts, queue: RedisQueue, client: redis.Redis
+) -> None:
+    job_id = surveyed_job(parts)
+    ticket, token = work_on_one(parts, queue)
+    lost: list[str] = []
+    keeper = LeaseKeeper(
+        queue, parts.store, TRANSCRIBE, renew_s=5, moving=lambda: True, on_lost=lost.append
+    )
+    keeper.hold(job_id, token, ticket.attempt)
+    client.flushall()
+    keeper.renew_once()
+    assert (queue.counts(), lost) == ((0, 1), [])  # live work takes its lease up again
+    client.flushall()
+    with transaction(parts.store) as c:
+        jobs.fail(c, job_id, "failed", "for this test")
+    keeper.renew_once()
+    assert (queue.counts(), lost) == ((0, 0), [job_id])
+
+
+def test_leases_of_work_that_does_not_move_run_out(parts: Parts, queue: RedisQueue) -> None:
+    surveyed_job(parts)
+    ticket, token = work_on_one(parts, queue)
+    keeper = LeaseKeeper(
+        queue, parts.store, TRANSCRIBE, renew_s=5, moving=lambda: False, on_lost=lambda _: None
+    )
+    keeper.hold(ticket.job_id, token, ticket.attempt)
+    before = queue._redis.zscore(keys.lease(TRANSCRIBE.name), ticket.job_id)
+    keeper.renew_once()
+    assert queue._redis.zscore(keys.lease(TRANSCRIBE.name), ticket.job_id) == before
+
+
+def test_a_policy_changed_while_redis_was_away_comes_into_force(
+    parts: Parts, queue: RedisQueue, reclaimer: Reclaimer
+) -> None:
+    queue.set_policy(parse_policy("fcfs"))
+    with transaction(parts.store) as c:
+        jobs.change_policy(c, parse_policy("sjf"), "for this test")
+    reclaimer.tick()
+    assert queue.policy() == parse_policy("sjf")
+
+
+def test_arrivals_and_waits_are_measured_by_one_clock(
+    parts: Parts, queue: RedisQueue, reclaimer: Reclaimer
+) -> None:
+    queue.clock_offset_ms = 10**9
+    reclaimer.tick()
+    assert abs(queue.clock_offset_ms) < 1000  # both servers run on this machine
+
+
+def test_the_survey_queue_is_kept_true_in_the_same_way(parts: Parts, clock: SetClock) -> None:
+    queue = parts.queues[SURVEY.name]
+    job_id = surveyed_job(parts)
+    with transaction(parts.store) as c:
+        c.execute(update(tables.jobs).values(state=State.PROBED.value))
+    settings = {"lease_s": LEASE_S, "start_policy": parse_policy("fcfs"), "default_language": "en"}
+    Reclaimer(parts.store, queue, SURVEY, clock, **settings).tick()  # type: ignore[arg-type]
+    assert [job.job_id for job in queue.claim(1).jobs] == [job_id]
