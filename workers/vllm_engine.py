@@ -10,6 +10,7 @@ import asyncio
 import gc
 import itertools
 import math
+import multiprocessing
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -266,6 +267,7 @@ class VllmEngine:
             # It is full of cycles; left to the interpreter's last moments it complains in vain.
             del engine, building
             await loop.run_in_executor(keeper, gc.collect)
+            multiprocessing.active_children()  # collects the ended child, which vLLM does not
         except Exception:
             pass  # it never came up, or is half dead already: nothing of it is left to end
         finally:
