@@ -1,0 +1,112 @@
+"""Errands: a probe is safe to run twice, and a lost message is sent again."""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Iterator
+from io import BytesIO
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.errors import PartDown
+from pipeline.intake.prober import Prober
+from pipeline.job import SURVEY, State
+from pipeline.parts import Parts
+from pipeline.steps.accept import Upload, accept
+from pipeline.steps.probe import probe
+from pipeline.store import jobs
+from pipeline.store.session import transaction
+from tests.lines import states
+
+
+def tone(seconds: float) -> bytes:
+    file = BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(8000)
+        out.writeframes(bytes(range(256)) * int(seconds * 62.5))
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def prober() -> Iterator[Prober]:
+    sandbox = Prober(max_duration_s=3600)
+    yield sandbox
+    sandbox.close()
+
+
+def accepted(parts: Parts, content: bytes, name: str = "call.wav") -> str:
+    return accept(parts.store, parts.storage, Upload(name, [content]), 10**9).job_id
+
+
+def run_probe(parts: Parts, prober: Prober, job_id: str) -> None:
+    probe(parts.store, parts.storage, prober, parts.queues[SURVEY.name], job_id, "en")
+
+
+def test_a_probed_recording_waits_for_its_survey_at_its_size(parts: Parts, prober: Prober) -> None:
+    short, long = accepted(parts, tone(2)), accepted(parts, tone(200))
+    for job_id in (long, short, short):  # a message may come twice
+        run_probe(parts, prober, job_id)
+    assert states(parts) == {State.PROBED: 2}
+    buckets = {job.job_id: job.bucket for job in parts.queues[SURVEY.name].claim(999).jobs}
+    assert buckets[short] < buckets[long]
+    with transaction(parts.store) as c:
+        view = jobs.view(c, short)
+    assert view is not None
+    assert view.duration_s == pytest.approx(2.0, abs=0.05)
+    assert view.probed_source == "header"
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [(b"Dear customer, this is a letter." * 9, "not_audio"), (tone(0), "no_samples")],
+)
+def test_what_is_no_recording_fails_with_a_code_and_a_sentence(
+    parts: Parts, prober: Prober, content: bytes, code: str
+) -> None:
+    job_id = accepted(parts, content)
+    run_probe(parts, prober, job_id)
+    with transaction(parts.store) as c:
+        view = jobs.view(c, job_id)
+    assert view is not None
+    assert (view.state, view.error_code) == (State.FAILED, code)
+    assert (view.error_message or "").endswith(".")
+    assert parts.queues[SURVEY.name].counts() == (0, 0)
+
+
+def test_an_empty_file_is_a_failed_job_at_once_and_leaves_nothing(parts: Parts) -> None:
+    job_id = accepted(parts, b"")
+    assert states(parts) == {State.FAILED: 1}
+    assert not list((parts.settings.home / "storage").rglob(job_id))
+
+
+def test_a_recording_whose_file_is_gone_fails_and_says_so(parts: Parts, prober: Prober) -> None:
+    job_id = accepted(parts, tone(2))
+    parts.storage.delete(f"recordings/{job_id}")
+    run_probe(parts, prober, job_id)
+    with transaction(parts.store) as c:
+        view = jobs.view(c, job_id)
+    assert view is not None
+    assert view.error_code == "recording_missing"
+
+
+def test_a_job_nobody_probed_is_found_by_the_sweep_but_not_too_soon(parts: Parts) -> None:
+    job_id = accepted(parts, tone(2))
+    with transaction(parts.store) as c:
+        assert jobs.received_before(c, 30.0, 10) == []
+        c.execute(text("UPDATE jobs SET updated_at = updated_at - interval '31 seconds'"))
+        assert jobs.received_before(c, 30.0, 10) == [job_id]
+
+
+def test_a_job_that_cannot_be_committed_leaves_no_file(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(*_: object) -> None:
+        raise PartDown("Postgres does not answer")
+
+    monkeypatch.setattr(jobs, "add_job", down)
+    with pytest.raises(PartDown):
+        accepted(parts, tone(2))
+    assert [p for p in (parts.settings.home / "storage").rglob("*") if p.is_file()] == []
