@@ -1,36 +1,36 @@
-"""Windows of real speech for tests of hearing: mono s16le at 16 kHz, at most 30 s."""
+"""Windows of real speech for tests of hearing, cut and packed as the survey does it."""
 
 from __future__ import annotations
 
+import os
+from io import BytesIO
 from pathlib import Path
 
-import av
-import pytest
+from pipeline.intake.opening import NamelessFile
+from pipeline.intake.pack import survey
+from pipeline.recording import Plan
 
-from pipeline.recording import SAMPLE_RATE_HZ, WINDOW_LIMIT_S
+RECORDINGS = Path(__file__).resolve().parents[1] / "bench/recordings"
 
-ROOT = Path(__file__).resolve().parents[1]
-PLACES = ((ROOT / "tests/sounds/speech", "*.flac"), (ROOT.parent / "shared/corpus", "speech_*.wav"))
-"""Ours first; the corpus beside the checkout until, and where, those are missing."""
+FILES = ("greeting_mulaw_8k.wav", "bill_gsm_8k.wav", "new_address.mp3", "lost_phone.opus")
+FILES += ("hotel.flac", "wrong_table.m4a", "late_flight.ogg", "browser.webm")
 
-LIMIT_BYTES = 2 * int(SAMPLE_RATE_HZ * WINDOW_LIMIT_S)
+
+def surveyed(file: Path) -> tuple[Plan, bytes]:
+    """A recording's plan and its packed speech, s16le at 16 kHz."""
+    fd = os.open(file, os.O_RDONLY)
+    try:
+        packed = BytesIO()
+        plan = survey(NamelessFile(fd), packed, file.name, max_duration_s=3600).plan
+    finally:
+        os.close(fd)
+    return plan, packed.getvalue()
 
 
 def speech_windows(count: int) -> dict[str, bytes]:
-    """`count` windows by the name of their file; skips the test where there are not so many."""
-    for folder, pattern in PLACES:
-        files = sorted(folder.glob(pattern), key=lambda file: file.name)
-        if len(files) >= count:
-            return {file.name: window_of(file) for file in files[:count]}
-    pytest.skip(f"fewer than {count} speech files in {', '.join(p.name for p, _ in PLACES)}")
-
-
-def window_of(file: Path) -> bytes:
-    """The first 30 s of a sound file as one window, its channels mixed."""
-    resampler = av.AudioResampler("s16", "mono", SAMPLE_RATE_HZ)
-    pcm = bytearray()
-    with av.open(str(file)) as container:
-        for frame in [*container.decode(audio=0), None]:
-            for piece in resampler.resample(frame):
-                pcm += piece.to_ndarray().tobytes()
-    return bytes(pcm[:LIMIT_BYTES])
+    """The first window of `count` recordings, by the name of their file."""
+    windows = {}
+    for name in FILES[:count]:
+        plan, packed = surveyed(RECORDINGS / name)
+        windows[name] = packed[: plan.windows[0].sample_count * 2]
+    return windows

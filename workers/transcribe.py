@@ -28,7 +28,7 @@ class TranscribeWork:
     def __init__(self, parts: Parts, engine: SpeechEngine) -> None:
         self._parts, self._engine = parts, engine
         self.slots = engine.slots
-        self.model: str | None = parts.settings.model
+        self.model: str | None = engine.provenance()["model"]
 
     async def start(self) -> None:
         """Load the weights."""
