@@ -7,8 +7,9 @@ one artefact in storage and a plan in Postgres, so that the engine's worker neve
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
-from pathlib import Path
+from functools import partial
 
 from sqlalchemy import Engine
 
@@ -22,6 +23,9 @@ from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import jobs, partials
 from pipeline.store.session import transaction
+
+CHUNK_BYTES = 1 << 20
+"""Packed speech goes to storage in pieces of this size."""
 
 
 def survey(
@@ -42,7 +46,6 @@ def survey(
     plan = report.plan
     language = ticket.language or default_language
     if not plan.windows:
-        storage.delete(artefact_key)
         _complete_silent(store, ticket, plan, language, _damage(report))
         return
     work_s = predicted_work_s(plan.speech_s, len(plan.windows), language)
@@ -56,14 +59,12 @@ def survey(
 def _pack(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str) -> SurveyReport:
     fd = storage.open_fd(ticket.storage_key)
     try:
-        with tempfile.TemporaryDirectory(prefix="fairscribe-survey-") as folder:
-            packed = Path(folder) / "packed.s16"
-            out = os.open(packed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                report = prober.survey_report(fd, out, ticket.file_name)
-            finally:
-                os.close(out)
-            storage.put_file(artefact_key, packed)
+        # A file without a name: a worker that is killed leaves no speech of anybody lying about.
+        with tempfile.TemporaryFile(buffering=0) as packed:
+            report = prober.survey_report(fd, packed.fileno(), ticket.file_name)
+            if report.plan.windows:
+                packed.seek(0)
+                storage.put(artefact_key, iter(partial(packed.read, CHUNK_BYTES), b""), sys.maxsize)
             return report
     finally:
         os.close(fd)
