@@ -16,7 +16,7 @@ from pipeline.parts import Parts
 from pipeline.recording import SAMPLE_RATE_HZ, Piece, Plan, Probe, Window
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import bucket_of, predicted_work_s
-from pipeline.store import jobs, partials, tables
+from pipeline.store import jobs, partials, tables, views
 from pipeline.store.session import transaction
 from workers.app import make_app
 from workers.echo_engine import EchoEngine
@@ -84,7 +84,7 @@ def surveyed_job(
 def states(parts: Parts) -> dict[State, int]:
     """How many jobs stand where; states nobody is in are left out."""
     with transaction(parts.store) as c:
-        return {state: count for state, count in jobs.counts(c).items() if count}
+        return {state: count for state, count in views.counts(c).items() if count}
 
 
 def eventually(truth: Callable[[], Any], within_s: float = 20.0, what: str = "") -> Any:

@@ -16,7 +16,7 @@ from pipeline.job import Stage, State
 from pipeline.logs import log
 from pipeline.queue.redis_queue import Claimed, RedisQueue
 from pipeline.scheduling.policies import Waiting
-from pipeline.store import jobs
+from pipeline.store import jobs, views
 from pipeline.store.session import transaction
 from workers.flower_events import FlowerEvents
 from workers.held import Held
@@ -103,7 +103,7 @@ class Endings:
         def end() -> None:
             try:
                 with transaction(self._store) as c:
-                    view = jobs.view(c, held.job_id)
+                    view = views.view(c, held.job_id)
             except PartDown as down:
                 self._leave_to_lease(held, down)
                 return

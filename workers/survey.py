@@ -15,7 +15,7 @@ from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.settings import Settings
 from pipeline.steps.survey import survey
-from pipeline.store import jobs
+from pipeline.store import index
 from pipeline.store.session import transaction
 from workers.app import app
 from workers.held import Work
@@ -90,7 +90,7 @@ class SurveyWork:
         now_s = time.monotonic()
         if now_s - self._ahead_read_s >= AHEAD_CHECK_S:
             with transaction(self._parts.store) as c:
-                self._ahead_h = jobs.surveyed_speech_h(c)
+                self._ahead_h = index.surveyed_speech_h(c)
             self._ahead_read_s = now_s
         if self._ahead_h <= self._settings.survey_ahead_h:
             return None

@@ -13,7 +13,7 @@ from pipeline.job import SURVEY, TRANSCRIBE, JobView, Stage
 from pipeline.parts import Parts
 from pipeline.scheduling.policies import Policy, Waiting, parse_policy
 from pipeline.scheduling.work import bucket_work_s
-from pipeline.store import jobs
+from pipeline.store import policies, views
 from pipeline.store.session import clock_ms, transaction
 
 router = APIRouter(tags=["queue"])
@@ -26,7 +26,7 @@ def read_queue(
 ) -> QueueView:
     """How many jobs wait and are in work at each stage, and who goes first."""
     with transaction(parts.store) as c:
-        now_ms, policy = clock_ms(c), _decided(parts, jobs.newest_policy(c))
+        now_ms, policy = clock_ms(c), _decided(parts, policies.newest_policy(c))
     counts = {name: queue.counts() for name, queue in parts.queues.items()}
     return QueueView(
         policy=str(policy),
@@ -44,7 +44,7 @@ def read_queue(
 def read_policy(parts: GivenParts) -> PolicyView:
     """The order of work, as last decided."""
     with transaction(parts.store) as c:
-        return PolicyView(policy=str(_decided(parts, jobs.newest_policy(c))))
+        return PolicyView(policy=str(_decided(parts, policies.newest_policy(c))))
 
 
 @router.put("/v1/policy")
@@ -60,7 +60,7 @@ def change_policy(parts: GivenParts, change: PolicyChange) -> PolicyView:
     if "\0" in change.reason:
         raise BadRequest("reason holds a NUL character, which cannot be kept.")
     with transaction(parts.store) as c:
-        jobs.change_policy(c, policy, change.reason)
+        policies.change_policy(c, policy, change.reason)
     for queue in parts.queues.values():
         queue.set_policy(policy)
     return PolicyView(policy=str(policy))
@@ -74,11 +74,11 @@ def _head(parts: Parts, stage: Stage, policy: Policy, now_ms: int, limit: int) -
     """Who goes first at `stage`. What the index still holds but has moved on is left out."""
     places = parts.queues[stage.name].head(limit, policy, now_ms)
     with transaction(parts.store) as c:
-        views = jobs.views(c, [place.job_id for place in places])
+        found = views.views(c, [place.job_id for place in places])
     return [
-        _queued(number, place, views[place.job_id], stage, now_ms)
+        _queued(number, place, found[place.job_id], stage, now_ms)
         for number, place in enumerate(places, 1)
-        if place.job_id in views and views[place.job_id].state is stage.waiting
+        if place.job_id in found and found[place.job_id].state is stage.waiting
     ]
 
 

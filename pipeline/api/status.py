@@ -17,7 +17,7 @@ from pipeline.errors import BadRequest, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
-from pipeline.store import jobs
+from pipeline.store import index, views
 from pipeline.store.session import transaction
 from pipeline.transcript.formats import to_txt
 
@@ -59,8 +59,8 @@ def read_transcript(
 ) -> Response:
     """The transcript: all of it as `json`, or a line a segment as `txt`."""
     with transaction(parts.store) as c:
-        body = jobs.transcript_body(c, job_id)
-        view = jobs.view(c, job_id) if body is None else None
+        body = views.transcript_body(c, job_id)
+        view = views.view(c, job_id) if body is None else None
     if body is None:
         raise _not_ready(view)
     return PlainTextResponse(to_txt(body)) if format == "txt" else JSONResponse(body)
@@ -80,7 +80,7 @@ def list_jobs(
     states = states_of(status) if status else ()
     with transaction(parts.store) as c:
         # one more than asked for tells whether there is a next page
-        found = jobs.list_jobs(
+        found = views.list_jobs(
             c, states=states, batch_id=batch, after=_cursor(cursor), limit=limit + 1
         )
     more = found[limit - 1].id if len(found) > limit else None
@@ -101,7 +101,7 @@ def _position(parts: Parts, view: JobView) -> int | None:
     if stage is None:
         return None
     with transaction(parts.store) as c:
-        place = jobs.place(c, view.id)
+        place = index.place(c, view.id)
     queue = parts.queues[stage.name]
     try:
         policy = queue.policy() or parts.settings.start_policy
@@ -112,7 +112,7 @@ def _position(parts: Parts, view: JobView) -> int | None:
 
 def _view(parts: Parts, job_id: str) -> JobView:
     with transaction(parts.store) as c:
-        view = jobs.view(c, job_id)
+        view = views.view(c, job_id)
     if view is None:
         raise NoSuchJob
     return view

@@ -16,7 +16,7 @@ from pipeline.logs import log
 from pipeline.queue.redis_queue import Identity, RedisQueue
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.work import bucket_of, predicted_work_s
-from pipeline.store import jobs
+from pipeline.store import index, policies
 from pipeline.store.session import clock_ms, transaction
 
 PAGE = 500
@@ -115,17 +115,17 @@ class Reclaimer:
         """
         in_force = self._queue.policy()
         with transaction(self._store) as c:
-            decided = jobs.newest_policy(c) or self._start_policy
+            decided = policies.newest_policy(c) or self._start_policy
         if in_force != decided:
             self._queue.set_policy(decided)
 
     def _drain_outbox(self) -> None:
         with transaction(self._store) as c:
-            places = jobs.outbox(c, self._stage, PAGE)
+            places = index.outbox(c, self._stage, PAGE)
         if places:
             self._queue.enqueue(places)
             with transaction(self._store) as c:
-                jobs.indexed(c, self._stage, [place.job_id for place in places])
+                index.indexed(c, self._stage, [place.job_id for place in places])
 
     def _audit_next_page(self) -> None:
         # rolling: an entry lost without a trace is missed for one round of all ids at most
@@ -133,7 +133,7 @@ class Reclaimer:
 
     def _audit_page(self, cursor: str | None) -> tuple[int, int, str | None]:
         with transaction(self._store) as c:
-            waiting, working, cursor = jobs.page_of_stage(c, self._stage, cursor, PAGE)
+            waiting, working, cursor = index.page_of_stage(c, self._stage, cursor, PAGE)
         return self._queue.enqueue(waiting), self._queue.seed(working), cursor
 
     def _reap(self) -> None:
@@ -142,7 +142,7 @@ class Reclaimer:
             return
         job_ids = [job_id for job_id, _ in expired]
         with transaction(self._store) as c:
-            settled = jobs.settle_expired(c, self._stage, job_ids, self._bucket_left)
+            settled = index.settle_expired(c, self._stage, job_ids, self._bucket_left)
         places = {place.job_id: place for place in settled}
         self._queue.release([(j, token, places[j]) for j, token in expired if j in places])
         self._queue.complete([(j, token) for j, token in expired if j not in places])

@@ -16,7 +16,7 @@ from pipeline.api.app import create
 from pipeline.parts import Parts
 from pipeline.scheduling.policies import Policy
 from pipeline.settings import Settings
-from pipeline.store import jobs
+from pipeline.store import jobs, policies, views
 from pipeline.store.session import transaction
 from tests import driven
 
@@ -518,7 +518,7 @@ def test_a_policy_is_changed_in_postgres_and_in_every_queue(api: TestClient, par
 
     assert api.get("/v1/policy").json() == {"policy": "aged(2.5)"}
     with transaction(parts.store) as c:
-        assert jobs.newest_policy(c) == Policy("aged", 2.5)
+        assert policies.newest_policy(c) == Policy("aged", 2.5)
     assert {str(queue.policy()) for queue in parts.queues.values()} == {"aged(2.5)"}
 
 
@@ -554,7 +554,7 @@ def test_what_nobody_foresaw_is_a_problem_without_internals(
     def burst(*_: Any, **__: Any) -> None:
         raise RuntimeError("the password is swordfish")
 
-    monkeypatch.setattr(jobs, "list_jobs", burst)
+    monkeypatch.setattr(views, "list_jobs", burst)
     answer = api.get("/v1/jobs")
     assert_problem(answer, 500, "internal")
     assert "swordfish" not in answer.text

@@ -23,6 +23,7 @@ from pipeline.cli import service as service_of_cli
 from pipeline.cli import submit as submit_of_cli
 from pipeline.cli import watch as watch_of_cli
 from pipeline.parts import Parts
+from pipeline.store import jobs, views
 from tests import driven
 
 
@@ -192,7 +193,6 @@ def test_a_file_that_found_no_part_to_keep_it_is_sent_again(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipeline.errors import PartDown
-    from pipeline.store import jobs
 
     monkeypatch.setattr(submit_of_cli, "PAUSES_S", (0.0, 0.0))
     (tmp_path / "a.wav").write_bytes(b"x")
@@ -256,11 +256,10 @@ def test_watch_stays_until_all_have_ended_and_tells_how(
 
 
 def run_jobs(parts: Parts) -> list[str]:
-    from pipeline.store import jobs
     from pipeline.store.session import transaction
 
     with transaction(parts.store) as c:
-        return [view.id for view in jobs.list_jobs(c)]
+        return [view.id for view in views.list_jobs(c)]
 
 
 def test_nothing_to_send_is_misuse(run: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pipeline.job import SURVEY, State
 from pipeline.parts import Parts
 from pipeline.steps.accept import Upload, accept
 from pipeline.steps.probe import probe
-from pipeline.store import jobs
+from pipeline.store import jobs, views
 from pipeline.store.session import transaction
 from tests.lines import states
 
@@ -53,7 +53,7 @@ def test_a_probed_recording_waits_for_its_survey_at_its_size(parts: Parts, probe
     buckets = {job.job_id: job.bucket for job in parts.queues[SURVEY.name].claim(999).jobs}
     assert buckets[short] < buckets[long]
     with transaction(parts.store) as c:
-        view = jobs.view(c, short)
+        view = views.view(c, short)
     assert view is not None
     assert view.duration_s == pytest.approx(2.0, abs=0.05)
     assert view.probed_source == "header"
@@ -69,7 +69,7 @@ def test_what_is_no_recording_fails_with_a_code_and_a_sentence(
     job_id = accepted(parts, content)
     run_probe(parts, prober, job_id)
     with transaction(parts.store) as c:
-        view = jobs.view(c, job_id)
+        view = views.view(c, job_id)
     assert view is not None
     assert (view.state, view.error_code) == (State.FAILED, code)
     assert (view.error_message or "").endswith(".")
@@ -87,7 +87,7 @@ def test_a_recording_whose_file_is_gone_fails_and_says_so(parts: Parts, prober: 
     parts.storage.delete(f"recordings/{job_id}")
     run_probe(parts, prober, job_id)
     with transaction(parts.store) as c:
-        view = jobs.view(c, job_id)
+        view = views.view(c, job_id)
     assert view is not None
     assert view.error_code == "recording_missing"
 

@@ -19,7 +19,7 @@ from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Claim, Floor, RedisQueue, connect
 from pipeline.scheduling.policies import Waiting, order_key, pairs, parse_policy
 from pipeline.steps.cancel import cancel
-from pipeline.store import jobs, tables
+from pipeline.store import index, tables, views
 from pipeline.store.session import transaction
 from tests.lines import eventually, pulling, states, surveyed_job
 from workers.echo_engine import EchoEngine
@@ -27,7 +27,7 @@ from workers.echo_engine import EchoEngine
 
 def view(parts: Parts, job_id: str) -> JobView:
     with transaction(parts.store) as c:
-        found = jobs.view(c, job_id)
+        found = views.view(c, job_id)
     assert found is not None
     return found
 
@@ -84,7 +84,7 @@ def test_200_jobs_are_claimed_in_the_order_of_a_brute_force_search(
     ]
     queue = WatchedQueue(connect(parts.settings.redis_url or ""), TRANSCRIBE.name)
     with transaction(parts.store) as c:
-        places, _, _ = jobs.page_of_stage(c, TRANSCRIBE, None, 500)
+        places, _, _ = index.page_of_stage(c, TRANSCRIBE, None, 500)
     queue.waiting, queue.wrong, queue.claims = {p.job_id: p for p in places}, [], 0
     queue.set_policy(parse_policy(texts[0]))
     queue.enqueue(places)

@@ -14,7 +14,7 @@ from pipeline.queue.redis_queue import Identity, RedisQueue, connect
 from pipeline.scheduling.policies import parse_policy
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.steps.reclaim import Reclaimer
-from pipeline.store import jobs, partials, tables
+from pipeline.store import jobs, partials, policies, tables
 from pipeline.store.session import transaction
 from tests.lines import states, surveyed_job
 from workers.lease_keeper import LeaseKeeper
@@ -205,7 +205,7 @@ def test_a_policy_changed_while_redis_was_away_comes_into_force(
 ) -> None:
     queue.set_policy(parse_policy("fcfs"))
     with transaction(parts.store) as c:
-        jobs.change_policy(c, parse_policy("sjf"), "for this test")
+        policies.change_policy(c, parse_policy("sjf"), "for this test")
     reclaimer.tick()
     assert queue.policy() == parse_policy("sjf")
 

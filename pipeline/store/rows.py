@@ -1,0 +1,47 @@
+"""What every question about jobs is made of: one way to move them, one way to read their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+
+from pipeline.job import MOVES, State
+from pipeline.scheduling.policies import Waiting
+from pipeline.store.tables import jobs
+
+now = func.clock_timestamp()
+"""Postgres' time at this moment, not at the transaction's begin."""
+
+
+def move(
+    c: Connection,
+    job_ids: Sequence[str],
+    allowed: Sequence[State],
+    values: Mapping[str, Any],
+    attempt: int | None = None,
+) -> Any:
+    """UPDATE jobs that stand in `allowed` (and at `attempt`, if given), RETURNING whole rows."""
+    target = State(values["state"])
+    if illegal := [state for state in allowed if target not in MOVES[state] and state != target]:
+        raise AssertionError(f"{illegal} may not become {target}: see pipeline/job.py")
+    where: list[ColumnElement[bool]] = [
+        jobs.c.id.in_([UUID(j) for j in job_ids]),
+        jobs.c.state.in_([state.value for state in allowed]),
+    ]
+    if attempt is not None:
+        where.append(jobs.c.attempt == attempt)
+    statement = update(jobs).where(*where).values(**values, updated_at=now).returning(*jobs.c)
+    return c.execute(statement)
+
+
+def places() -> Select[Any]:
+    """SELECT the columns `place_of` reads."""
+    return select(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms)
+
+
+def place_of(row: Any) -> Waiting | None:
+    """Where the job of a row stands in its queue; None for no row."""
+    return Waiting(str(row.id), row.bucket or 0, row.arrival_ms) if row is not None else None
