@@ -7,15 +7,15 @@ runs out, and the reclaimer settles the job from what Postgres says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import wraps
 
 from sqlalchemy import Engine
 
 from pipeline.errors import EngineCrashedOnJob, FairscribeError, PartDown
 from pipeline.job import Stage, State
 from pipeline.logs import log
-from pipeline.queue.redis_queue import Claimed, RedisQueue
-from pipeline.scheduling.policies import Waiting
+from pipeline.queue.redis_queue import RedisQueue
 from pipeline.store import jobs, views
 from pipeline.store.session import transaction
 from workers.flower_events import FlowerEvents
@@ -25,8 +25,21 @@ from workers.lease_keeper import LeaseKeeper
 Ending = Callable[[], None]
 
 
+def _outlives_anything(end: Ending) -> Ending:
+    """A job that leaves must be gone from this worker whatever else goes wrong."""
+
+    @wraps(end)
+    def guarded() -> None:
+        try:
+            end()
+        except Exception:
+            log().exception("ending_error")
+
+    return guarded
+
+
 class Endings:
-    """The ends of one worker's jobs. What it returns is run in a thread and never raises."""
+    """The ends of one worker's jobs. An `Ending` is run in a thread and never raises."""
 
     def __init__(
         self,
@@ -52,7 +65,7 @@ class Endings:
             self._forget(held)
             self._flower.succeeded(held.request, result)
 
-        return end
+        return _outlives_anything(end)
 
     def fail(self, held: Held, why: FairscribeError) -> Ending:
         """It can not be done; the reason goes to whoever asked for it."""
@@ -71,7 +84,7 @@ class Endings:
             else:
                 self._flower.given_back(held.request, "lease lost")
 
-        return end
+        return _outlives_anything(end)
 
     def fail_as_culprit(self, held: Held) -> Ending:
         """The engine died of it too often."""
@@ -81,7 +94,7 @@ class Endings:
         """It waits again, at the size of what is left and with its first arrival."""
 
         def end() -> None:
-            self._keeper.drop(held.job_id)
+            self._keeper.drop(held.job_id, held.token)
             try:
                 with transaction(self._store) as c:
                     place = jobs.give_back(c, self._stage, held.ticket, bucket)
@@ -95,7 +108,7 @@ class Endings:
             else:
                 self._flower.given_back(held.request, why)
 
-        return end
+        return _outlives_anything(end)
 
     def lose(self, held: Held) -> Ending:
         """The fence refused a write: find out what became of it, for Flower's sake."""
@@ -116,7 +129,11 @@ class Endings:
             else:
                 self._flower.given_back(held.request, "lease lost")
 
-        return end
+        return _outlives_anything(end)
+
+    def leave_to_lease(self, held: Held, down: PartDown) -> Ending:
+        """Nothing can be written now: the lease runs out, and somebody else goes on."""
+        return _outlives_anything(lambda: self._leave_to_lease(held, down))
 
     def charge_crash(self, held: Held) -> bool:
         """The engine died while this job was alone in it. True when that was once too often."""
@@ -128,24 +145,14 @@ class Endings:
         log().error("engine_crashed_on_job", job_id=held.job_id, crashes=crashes)
         return crashes >= self._max_crashes
 
-    def return_claims(self, claimed: Sequence[Claimed]) -> None:
-        """Claims that Postgres could not be asked about go back to their places."""
-        places = [
-            (job.job_id, job.token, Waiting(job.job_id, job.bucket, job.arrival_ms))
-            for job in claimed
-        ]
-        try:
-            self._queue.release(places)
-        except PartDown as down:
-            log().warning("claims_left_to_lease", jobs=len(places), why=down.message)
-
     def _forget(self, held: Held) -> None:
-        self._keeper.drop(held.job_id)
+        self._keeper.drop(held.job_id, held.token)
         try:
             self._queue.complete([(held.job_id, held.token)])
         except PartDown as down:
-            self._leave_to_lease(held, down)
+            log().info("lease_left_behind", job_id=held.job_id, why=down.message)
 
     def _leave_to_lease(self, held: Held, down: PartDown) -> None:
-        self._keeper.drop(held.job_id)
+        self._keeper.drop(held.job_id, held.token)
+        self._flower.given_back(held.request, "left to its lease")
         log().warning("left_to_lease", job_id=held.job_id, why=down.message)

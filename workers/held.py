@@ -18,7 +18,10 @@ class Work(Protocol):
     """What a puller does to the jobs of its stage. `opened` is the stage's own record of a job.
 
     A job is a number of units that may run side by side; what a unit is (a window, a whole file)
-    is the stage's affair. Plain functions are called in a thread, coroutines on the loop.
+    is the stage's affair. `open`, `finish` and `floor` are called in a thread, coroutines on the
+    loop. What touches the job raises `RecordingRefused` or `JobFailed` (it ends), `LeaseLost`
+    (write nothing), `PartDown` (again later); `run` also `EngineDead` (again, after `recover`) and
+    `WindowRefused` (it ends). Anything else is a fault of ours and ends the job as unexpected.
     """
 
     stage: Stage
@@ -26,6 +29,8 @@ class Work(Protocol):
     """The Celery task it appears as in Flower."""
     slots: int
     """Units worth having in flight."""
+    stall_s: float
+    """With units in flight and none ending for this long, the work is taken for dead."""
 
     @property
     def model(self) -> str | None:
@@ -79,9 +84,10 @@ class Held:
 
     ticket: Ticket
     token: str
-    opened: Any
     request: JobRequest
-    waiting: deque[int]
+    opened: Any = None
+    """The stage's own record, once it is read."""
+    waiting: deque[int] = field(default_factory=deque)
     """Units nobody runs."""
     running: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     starved_since_s: float | None = None

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from pipeline.errors import PartDown
 from pipeline.job import Stage
 from pipeline.logs import log
-from pipeline.queue.redis_queue import LOST, REASSERTED, RedisQueue
+from pipeline.queue.redis_queue import LOST, RedisQueue
 from pipeline.store import jobs
 from pipeline.store.session import transaction
 
@@ -53,10 +53,11 @@ class LeaseKeeper:
         with self._lock:
             self._held[job_id] = (token, attempt)
 
-    def drop(self, job_id: str) -> None:
-        """Renew this job's lease no more."""
+    def drop(self, job_id: str, token: str) -> None:
+        """Renew this claim's lease no more; a newer claim of the same job is not touched."""
         with self._lock:
-            self._held.pop(job_id, None)
+            if self._held.get(job_id, ("", 0))[0] == token:
+                del self._held[job_id]
 
     def renew_once(self) -> None:
         """One round. Raises `PartDown`; work goes on meanwhile, the fence decides at the end."""
@@ -65,35 +66,40 @@ class LeaseKeeper:
         if not held or not self._moving():
             return
         answers = self._queue.renew([(job_id, token) for job_id, (token, _) in held.items()])
-        by_job = dict(zip(held, answers, strict=True))
-        for job_id in [j for j, answer in by_job.items() if answer == LOST]:
-            self._lose(job_id)
-        self._check({j: held[j] for j, answer in by_job.items() if answer == REASSERTED})
+        for (job_id, (token, _)), answer in zip(held.items(), answers, strict=True):
+            if answer == LOST:
+                self._lose(job_id, token)
+        self._check(held)
 
-    def _check(self, reasserted: dict[str, tuple[str, int]]) -> None:
-        """A lease taken up again may belong to a job that ended meanwhile: Postgres knows."""
-        if not reasserted:
-            return
+    def _check(self, held: dict[str, tuple[str, int]]) -> None:
+        """Postgres decides: a job may have been cancelled, or a lease have been taken up again
+        (`renew` answered REASSERTED) of a job that ended meanwhile.
+        """
         with transaction(self._store) as c:
-            attempts = {job_id: attempt for job_id, (_, attempt) in reasserted.items()}
+            attempts = {job_id: attempt for job_id, (_, attempt) in held.items()}
             ours = jobs.still_ours(c, self._stage, attempts)
-        for job_id, (token, _) in reasserted.items():
+        for job_id, (token, _) in held.items():
             if job_id not in ours:
                 self._queue.complete([(job_id, token)])
-                self._lose(job_id)
+                self._lose(job_id, token)
 
-    def _lose(self, job_id: str) -> None:
+    def _lose(self, job_id: str, token: str) -> None:
         with self._lock:
-            known = self._held.pop(job_id, None)
-        if known is not None:
+            known = self._held.get(job_id, ("", 0))[0] == token
+            if known:
+                del self._held[job_id]
+        if known:
             log().warning("lease_lost", job_id=job_id, queue=self._queue.name)
             self._on_lost(job_id)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._renew_s):
+        wait_s = self._renew_s
+        while not self._stopping.wait(wait_s):
+            wait_s = self._renew_s
             try:
                 self.renew_once()
             except PartDown as down:
+                wait_s = min(1.0, self._renew_s)  # the lease runs meanwhile
                 log().warning("leases_not_renewed", queue=self._queue.name, why=down.message)
             except Exception:
                 # this thread must not end while jobs are held: their leases would run out unseen

@@ -24,6 +24,12 @@ from workers.puller import Puller
 HEARTBEAT_S = 2.0
 """While draining, heartbeats are ours to send: Celery's own loop no longer turns."""
 
+LEAVE_S = 5.0
+"""Time to give back what is in hand and to free the engine."""
+
+EXIT_LEFT_BEHIND = 71
+"""Exit code of a worker that had to leave something running behind."""
+
 EXIT_PULLER_DIED = 70
 """Exit code of a worker whose puller ended by an error."""
 
@@ -69,16 +75,20 @@ class PullStep(bootsteps.StartStopStep):
                 _beat(parent)
 
     def stop(self, parent: Any) -> None:
-        """End of the worker."""
-        if self._puller is not None:
-            self._puller.drain()
-            self._puller.stop(timeout_s=5.0)
+        """End of the worker: what has not ended in the drain's time is given back."""
+        if self._puller is None:
+            return
+        self._puller.hurry()
+        self._puller.stop(timeout_s=LEAVE_S)
+        if not self._puller.ended.is_set():
+            # an engine in mid-start or a file in mid-decode: what is held is left to its lease,
+            # and Python would wait for their threads without end
+            log().error("puller_left_behind")
+            os._exit(EXIT_LEFT_BEHIND)
 
     def terminate(self, parent: Any) -> None:
-        """Cold shutdown: what cannot be given back now is left to its lease."""
-        if self._puller is not None:
-            self._puller.drain()
-            self._puller.stop(timeout_s=1.0)
+        """Cold shutdown: give back at once."""
+        self.stop(parent)
 
     def info(self, parent: Any) -> dict[str, Any]:
         """Part of `celery inspect stats`."""

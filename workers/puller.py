@@ -15,8 +15,10 @@ from pipeline.logs import log
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel
 from workers.caretaker import Caretaker
+from workers.claims import Claims
 from workers.endings import Endings
 from workers.flower_events import FlowerEvents, JobRequest
+from workers.hands import Hands
 from workers.held import Work
 from workers.lease_keeper import LeaseKeeper
 from workers.pull_loop import PullLoop
@@ -33,6 +35,7 @@ class Puller:
         self._caretaker = Caretaker(parts)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pulling: PullLoop | None = None
+        self._hands: Hands | None = None
         self._thread = threading.Thread(target=self._main, name="puller", daemon=True)
         self.ended = threading.Event()
         self.error: BaseException | None = None
@@ -50,6 +53,11 @@ class Puller:
         else:
             self._on_loop(self._pulling.drain)
 
+    def hurry(self) -> None:
+        """Give back now what is in hand, whatever runs."""
+        if self._pulling is not None:
+            self._on_loop(self._pulling.hurry)
+
     def stop(self, timeout_s: float) -> None:
         """Wait at most `timeout_s` for the end, then close what is left."""
         self.ended.wait(timeout_s)
@@ -58,7 +66,7 @@ class Puller:
 
     def facts(self) -> dict[str, Any]:
         """What `celery inspect stats` shows of it."""
-        in_flight = self._pulling.in_flight if self._pulling else 0
+        in_flight = self._hands.in_flight if self._hands else 0
         return {"queue": self._queue.name, "slots": self._work.slots, "in_flight": in_flight}
 
     def _main(self) -> None:
@@ -84,15 +92,16 @@ class Puller:
         endings = Endings(
             self._work.stage, self._queue, store, keeper, self._flower, settings.max_crashes
         )
+        wake = asyncio.Event()
+        self._hands = hands = Hands(self._work, endings, make_request=self._request, wake=wake.set)
+        claims = Claims(self._work, self._queue, store, self._hostname)
         self._pulling = PullLoop(
             self._work,
             self._queue,
-            store,
-            endings,
-            worker=self._hostname,
+            claims,
+            hands,
+            wake,
             tick_s=settings.tick_s,
-            stall_s=settings.engine_stall_s,
-            make_request=self._request,
             on_ready=say_ready,
         )
         keeper.start()
@@ -121,8 +130,8 @@ class Puller:
             self._lose(job_id)
 
     def _lose(self, job_id: str) -> None:
-        if self._pulling is not None:
-            self._on_loop(self._pulling.lose, job_id)
+        if self._hands is not None:
+            self._on_loop(self._hands.lose, job_id)
 
     def _on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         """Ask the loop from another thread; a loop that has ended has nothing left to do."""

@@ -6,8 +6,10 @@ Recordings are decoded in sandboxed children, a few at a time, in the order of t
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, TRANSCRIBE, Ticket
@@ -36,10 +38,13 @@ class SurveyWork:
     stage = SURVEY
     task_name = "survey"
     model: str | None = None
+    stall_s = math.inf  # a file takes as long as it takes; the sandbox has clocks of its own
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._settings = parts, parts.settings
         self.slots = parts.settings.survey_slots
+        # of its own, so that long files leave the loop's threads to claims and endings
+        self._threads = ThreadPoolExecutor(self.slots, thread_name_prefix="survey")
         self._prober = make_prober(parts.settings)
         self._ahead_read_s, self._ahead_h = -AHEAD_CHECK_S, 0.0
 
@@ -50,8 +55,9 @@ class SurveyWork:
         """A dead sandbox is started again by its next use."""
 
     async def stop(self) -> None:
-        """End the sandbox."""
+        """End the sandbox, and with it whatever it still reads."""
         self._prober.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def task_id(self, job_id: str) -> str:
         """An id of its own beside the job's: that one is the transcribe task's."""
@@ -71,7 +77,8 @@ class SurveyWork:
 
     async def run(self, opened: Ticket, unit: int) -> None:
         """Decode, find speech, pack, save."""
-        await asyncio.to_thread(
+        await asyncio.get_running_loop().run_in_executor(
+            self._threads,
             survey,
             self._parts.store,
             self._parts.storage,

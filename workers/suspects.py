@@ -27,13 +27,20 @@ class Suspects:
         together, self._in_last_death = self._in_last_death, set()
         return together.pop() if len(together) == 1 else None
 
-    def next(self, held: Mapping[str, Held], alone: str | None) -> Held | None:
-        """The suspect whose units may run now: the one that already runs, else the first."""
+    def next(self, held: Mapping[str, Held], alone: str | None, now_s: float) -> Held | None:
+        """The suspect whose units may run now: the one that already runs, else the first.
+
+        `alone` is the job with units in flight, if any; `now_s` is monotonic.
+        """
         for gone in [job_id for job_id in self._units if job_id not in held]:
             self.drop(gone)
         for job_id in [alone] if alone else list(self._units):
             job = held.get(job_id)
-            if job and self._units.get(job_id, set()) & set(job.waiting):
+            if (
+                job
+                and job.not_before_s <= now_s
+                and self._units.get(job_id, set()) & set(job.waiting)
+            ):
                 return job
         return None
 

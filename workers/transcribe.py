@@ -28,6 +28,7 @@ class TranscribeWork:
     def __init__(self, parts: Parts, engine: SpeechEngine) -> None:
         self._parts, self._engine = parts, engine
         self.slots = engine.slots
+        self.stall_s = parts.settings.engine_stall_s
         self.model: str | None = engine.provenance()["model"]
 
     async def start(self) -> None:
@@ -62,8 +63,10 @@ class TranscribeWork:
     async def run(self, opened: OpenJob, unit: int) -> None:
         """Read, hear, save one window."""
         window = opened.plan.windows[unit]
-        pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, window)
-        heard = await hear(self._engine, pcm, opened.language)
+        heard = opened.unsaved.get(unit)
+        if heard is None:
+            pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, window)
+            heard = opened.unsaved[unit] = await hear(self._engine, pcm, opened.language)
         await asyncio.to_thread(save, self._parts.store, opened, window, heard)
 
     def finish(self, opened: OpenJob) -> str:

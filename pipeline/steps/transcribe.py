@@ -34,7 +34,9 @@ class OpenJob:
     artefact_key: str
     language: str
     heard: dict[int, Heard] = field(default_factory=dict)
-    """By window index: read from Postgres at opening, then as windows finish."""
+    """By window index: read from Postgres at opening, then as windows are saved."""
+    unsaved: dict[int, Heard] = field(default_factory=dict)
+    """Heard, but Postgres did not answer: not to be heard again."""
 
     @property
     def remaining(self) -> list[Window]:
@@ -57,7 +59,7 @@ def open_job(store: Engine, ticket: Ticket, default_language: str) -> OpenJob:
     with transaction(store) as c:
         found = partials.plan_of(c, ticket.job_id)
         saved = partials.saved_windows(c, ticket)
-        partials.count_saved(c, ticket)
+        partials.count_saved(c, ticket, len(saved))
     if found is None:
         raise RecordingMissing("The survey of this recording is gone; submit it again.")
     plan, artefact_key = found
@@ -93,6 +95,7 @@ def save(store: Engine, job: OpenJob, window: Window, heard: Heard) -> None:
     with transaction(store) as c:
         partials.save_window(c, job.ticket, window.index, heard.to_json())
     job.heard[window.index] = heard
+    job.unsaved.pop(window.index, None)
 
 
 def _trust(heard: Heard) -> tuple[bool, float]:

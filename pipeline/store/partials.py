@@ -61,12 +61,12 @@ def saved_windows(c: Connection, ticket: Ticket) -> dict[int, dict[str, Any]]:
     return {row.at: row.heard for row in rows}
 
 
-def count_saved(c: Connection, ticket: Ticket) -> None:
-    """Set the job's progress to what is saved under its present plan and model."""
+def count_saved(c: Connection, ticket: Ticket, saved: int) -> None:
+    """Set the job's progress to what is `saved` under its present plan and model."""
     c.execute(
         update(jobs)
         .where(jobs.c.id == UUID(ticket.job_id), jobs.c.attempt == ticket.attempt)
-        .values(windows_done=len(saved_windows(c, ticket)))
+        .values(windows_done=saved)
     )
 
 

@@ -1,0 +1,54 @@
+"""Gets work for free slots: a claim from Redis that counts once Postgres has granted it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from pipeline.job import Ticket
+from pipeline.logs import log
+from pipeline.queue.redis_queue import Floor, RedisQueue
+from pipeline.store import jobs
+from pipeline.store.session import transaction
+from workers.held import Work
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a worker got."""
+
+    jobs: tuple[tuple[Ticket, str], ...]
+    """Granted jobs, each with the token of its claim."""
+    now_ms: int
+    """Postgres time at the claim."""
+
+
+class Claims:
+    """Takes work for one worker. Called in a thread, one call at a time."""
+
+    def __init__(self, work: Work, queue: RedisQueue, store: Engine, worker: str) -> None:
+        self._work, self._queue, self._store, self._worker = work, queue, store, worker
+        self._index_lost = False
+
+    def take(self, windows: int, floor: Floor | None) -> Taken:
+        """Jobs worth about `windows` windows that outrank `floor` and the stage's own floor.
+
+        Raises `PartDown`. If Postgres does not answer, whether the grant was made is unknown: the
+        claim is left to its lease, after which the job waits again.
+        """
+        claim = self._queue.claim(windows, floor or self._work.floor())
+        self._tell(claim.index_lost)
+        if not claim.jobs:
+            return Taken((), claim.now_ms)
+        tokens = {job.job_id: job.token for job in claim.jobs}
+        with transaction(self._store) as c:
+            tickets = jobs.grant(c, self._work.stage, list(tokens), self._worker, self._work.model)
+        granted = tuple((ticket, tokens.pop(ticket.job_id)) for ticket in tickets)
+        self._queue.complete(list(tokens.items()))  # ghosts: cancelled, ended, or long elsewhere
+        return Taken(granted, claim.now_ms)
+
+    def _tell(self, index_lost: bool) -> None:
+        if index_lost and not self._index_lost:
+            log().warning("index_lost", queue=self._queue.name)
+        self._index_lost = index_lost

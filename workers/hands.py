@@ -1,0 +1,223 @@
+"""The jobs in a worker's hands: opened, their units run, and ended, one way or another.
+
+Whatever goes wrong with one job ends here with that job and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pipeline.errors import (
+    EngineDead,
+    FairscribeError,
+    JobFailed,
+    LeaseLost,
+    PartDown,
+    RecordingRefused,
+    UnexpectedError,
+    WindowRefused,
+)
+from pipeline.job import Ticket
+from pipeline.logs import log
+from workers.endings import Ending, Endings
+from workers.flower_events import JobRequest
+from workers.held import Held, Work
+from workers.suspects import Suspects
+
+RETRY_S = 0.5
+"""Pause after an outage of Postgres, Redis or storage."""
+
+
+class Hands:
+    """What one worker holds. Everything runs on one event loop."""
+
+    def __init__(
+        self,
+        work: Work,
+        endings: Endings,
+        *,
+        make_request: Callable[[Ticket], JobRequest],
+        wake: Callable[[], None],
+    ) -> None:
+        self._work, self._endings = work, endings
+        self._make_request, self._wake = make_request, wake
+        self._background: set[asyncio.Task[Any]] = set()
+        self.held: dict[str, Held] = {}
+        self.suspects = Suspects()
+        self.engine_dead = False
+        self.leaving = False
+        """The worker stops: an outage is not waited out any more."""
+        self.in_flight = 0
+        """Units running now. Read from other threads."""
+        self.moved_s = time.monotonic()
+        """When a unit last ended, or the first of several began. Read from other threads."""
+
+    # -- in ---------------------------------------------------------------------------------
+
+    async def take(self, granted: tuple[tuple[Ticket, str], ...]) -> None:
+        """Hold these jobs: first all leases, then what each needs, side by side."""
+        fresh = [await self._begin(ticket, token) for ticket, token in granted]
+        await asyncio.gather(*(self._open(held) for held in fresh))
+
+    async def _begin(self, ticket: Ticket, token: str) -> Held:
+        if old := self.held.get(ticket.job_id):
+            # it was lost while this process stood still, and came back before anyone said so
+            await self._end(old, self._endings.lose(old))
+        held = Held(ticket, token, self._make_request(ticket))
+        self.held[ticket.job_id] = held
+        self._endings.begin(held)
+        return held
+
+    async def _open(self, held: Held) -> None:
+        try:
+            held.opened = await asyncio.to_thread(self._work.open, held.ticket)
+        except (JobFailed, RecordingRefused) as refused:
+            await self._end(held, self._endings.fail(held, refused))
+        except PartDown as down:
+            await self._end(held, self._endings.give_back(held, held.ticket.bucket, down.message))
+        except Exception:
+            log().exception("open_error", job_id=held.job_id)
+            await self._end(held, self._endings.fail(held, UnexpectedError()))
+        else:
+            held.waiting.extend(self._work.units(held.opened))
+            if not held.waiting:  # all was done before, only the end was missing
+                self.spawn(self._finish(held))
+
+    # -- work -------------------------------------------------------------------------------
+
+    def start_unit(self, held: Held, unit: int) -> None:
+        """Run a unit that waits no longer."""
+        held.starved_since_s = None
+        if not self.in_flight:
+            self.moved_s = time.monotonic()
+        self.in_flight += 1
+        task = held.running[unit] = self.spawn(self._run_unit(held, unit))
+        # not in the coroutine: one that is cancelled before its first step runs no line of it
+        task.add_done_callback(lambda _: self._unit_ended(held, unit))
+
+    async def _run_unit(self, held: Held, unit: int) -> None:
+        try:
+            await self._work.run(held.opened, unit)
+        except LeaseLost:
+            self.spawn(self._lost(held))
+        except EngineDead:
+            held.waiting.appendleft(unit)
+            self.suspects.add(held.job_id, unit)
+            self.engine_dead = True
+        except PartDown as down:
+            log().warning("unit_waits", job_id=held.job_id, why=down.message)
+            held.waiting.appendleft(unit)
+            held.not_before_s = time.monotonic() + RETRY_S
+            self.moved_s = time.monotonic()  # not the engine's fault
+        except (RecordingRefused, JobFailed, WindowRefused) as refused:
+            self.spawn(self._fail(held, refused))
+        except Exception:
+            log().exception("unit_error", job_id=held.job_id, unit=unit)
+            self.spawn(self._fail(held, UnexpectedError()))
+        else:
+            self.suspects.clear_unit(held.job_id, unit)
+            self.moved_s = time.monotonic()
+            if not held.waiting and len(held.running) == 1:
+                self.spawn(self._finish(held))
+
+    def _unit_ended(self, held: Held, unit: int) -> None:
+        self.in_flight -= 1
+        held.running.pop(unit, None)
+        self._wake()
+
+    async def empty_engine(self, patience_s: float) -> None:
+        """After `patience_s` no unit runs: those that did not notice the death are suspects too."""
+        running = [(h, u, t) for h in self.held.values() for u, t in h.running.items()]
+        if not running:
+            return
+        _, stuck = await asyncio.wait([task for *_, task in running], timeout=patience_s)
+        for held, unit, task in running:
+            if task in stuck:
+                task.cancel()
+                held.waiting.appendleft(unit)
+                self.suspects.add(held.job_id, unit)
+        if stuck:
+            await asyncio.wait(stuck)
+
+    # -- out --------------------------------------------------------------------------------
+
+    def lose(self, job_id: str) -> None:
+        """The job is no longer ours (lease gone, cancelled): drop it and write nothing."""
+        if held := self.held.get(job_id):
+            self.spawn(self._lost(held))
+
+    async def _finish(self, held: Held) -> None:
+        """Commit. An outage is waited out: the lease is renewed meanwhile."""
+        if held.ended:
+            return
+        held.ended = True
+        while True:
+            try:
+                result = await asyncio.to_thread(self._work.finish, held.opened)
+                ending = self._endings.succeed(held, result)
+            except PartDown as down:
+                log().warning("finish_waits", job_id=held.job_id, why=down.message)
+                if not self.leaving:
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                ending = self._endings.leave_to_lease(held, down)
+            except LeaseLost:
+                ending = self._endings.lose(held)
+            except (JobFailed, RecordingRefused) as refused:
+                ending = self._endings.fail(held, refused)
+            except Exception:
+                log().exception("finish_error", job_id=held.job_id)
+                ending = self._endings.fail(held, UnexpectedError())
+            await self._end(held, ending)
+            return
+
+    async def _fail(self, held: Held, refused: FairscribeError) -> None:
+        if not held.ended:
+            await self._end(held, self._endings.fail(held, refused))
+
+    async def _lost(self, held: Held) -> None:
+        if not held.ended:
+            await self._end(held, self._endings.lose(held))
+
+    async def _end(self, held: Held, ending: Ending) -> None:
+        """Stop what the job still runs, then tell Postgres, Redis and Flower, in a thread."""
+        held.ended = True
+        if self.held.get(held.job_id) is held:
+            del self.held[held.job_id]
+            self.suspects.drop(held.job_id)
+        for task in held.running.values():
+            task.cancel()
+        await asyncio.to_thread(ending)
+        self._wake()
+
+    async def give_back(self, held: Held, why: str) -> None:
+        """It waits again, with what is left of it."""
+        bucket = self._work.bucket_left(held.opened) if held.opened else held.ticket.bucket
+        await self._end(held, self._endings.give_back(held, bucket, why))
+
+    async def charge(self, held: Held) -> None:
+        """The engine died while this job was alone in it: once too often and it fails."""
+        if await asyncio.to_thread(self._endings.charge_crash, held):
+            await self._end(held, self._endings.fail_as_culprit(held))
+
+    async def give_all_back(self, patience_s: float) -> None:
+        """The worker stops: nothing is held afterwards, or only by its lease."""
+        mine = [held for held in self.held.values() if not held.ended]
+        await asyncio.gather(*(self.give_back(held, "worker stops") for held in mine))
+        if self._background:
+            await asyncio.wait(self._background, timeout=patience_s)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run beside everything else; what goes wrong in it is logged."""
+        task = asyncio.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log().error("puller_task_error", stage=self._work.stage.name, why=repr(error))
