@@ -92,11 +92,12 @@ class Ticket:
     job_id: str
     attempt: int
     """Fencing token: every write of this worker holds only while the job's attempt is this."""
+    tries: int
+    """Which grant of its stage this is, from 1."""
     arrival_ms: int
     """When the job came, in ms of Postgres time; kept when it is given back."""
     bucket: int
     """Size bucket it was claimed from (see scheduling/work.py)."""
-    crashes: int
     storage_key: str
     file_name: str
     language: str | None
@@ -127,7 +128,10 @@ class JobView:
     codec: str | None
     language: str | None
     model: str | None
+    attempt: int
+    """The newest fencing token, counted over both stages."""
     attempts: int
+    """How often its present stage was granted to a worker."""
     created_at: datetime
     started_at: datetime | None
     """First grant of an engine; the wait is the time from created_at to here."""

@@ -12,12 +12,11 @@ import structlog
 def configure(part: str, level: int = logging.INFO) -> None:
     """Set up logging of this process; every line names `part`. Safe to call twice."""
     shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
+        lambda _, __, event: {"part": part, **event},  # a contextvar would not reach threads
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    structlog.contextvars.bind_contextvars(part=part)
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(level),

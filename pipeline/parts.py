@@ -17,7 +17,10 @@ from pipeline.store.session import open_store
 
 @dataclass(frozen=True)
 class Parts:
-    """What a process works with. Nothing connects before it is used."""
+    """What a process works with. Nothing connects before it is used.
+
+    Storage is a folder under home: workers on other machines need it mounted there.
+    """
 
     settings: Settings
     store: Engine

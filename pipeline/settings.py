@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipeline.errors import BadSetting
@@ -103,7 +103,8 @@ class Settings(BaseSettings):
     engine_stall_s: float = Field(
         120.0,
         gt=0,
-        description="An engine that finishes no window for this long is restarted (unit: seconds)",
+        description="A speech engine that ends no window for this long is started anew "
+        "(unit: seconds)",
     )
     echo_fixed_s: float = Field(
         0.05, ge=0, description="Echo engine: time a window takes at least (unit: seconds)"
@@ -152,6 +153,12 @@ class Settings(BaseSettings):
     max_duration_h: float = Field(
         12.0, gt=0, description="Longest recording accepted (unit: hours)"
     )
+
+    @model_validator(mode="after")
+    def _renewed_in_time(self) -> Settings:
+        if self.renew_s * 2 > self.lease_s:
+            raise ValueError("at most half of FAIRSCRIBE_LEASE_S, or leases run out in between")
+        return self
 
     @field_validator("policy")
     @classmethod
@@ -203,8 +210,9 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         return Settings.model_validate(given)
     except ValidationError as refused:
         first = refused.errors()[0]
-        name = PREFIX + str(first["loc"][0]).upper()
-        raise BadSetting(f"{name}={first['input']!r}: {first['msg']}") from None
+        name = str(first["loc"][0]) if first["loc"] else "renew_s"
+        value = given.get(name, "")
+        raise BadSetting(f"{PREFIX}{name.upper()}={value!r}: {first['msg']}") from None
 
 
 def _refuse_unknown(environ: Mapping[str, str]) -> None:

@@ -74,7 +74,7 @@ def surveyed_job(
         c.execute(
             update(tables.jobs)
             .where(tables.jobs.c.id == uuid.UUID(job_id))
-            .values(attempt=0, arrival_ms=arrival_ms)
+            .values(attempt=0, survey_attempts=0, arrival_ms=arrival_ms)
         )
     if queue:
         parts.queues[TRANSCRIBE.name].enqueue([Waiting(job_id, bucket, arrival_ms)])

@@ -56,7 +56,7 @@ class Endings:
     def begin(self, held: Held) -> None:
         """The job was granted: keep its lease, show it."""
         self._keeper.hold(held.job_id, held.token, held.ticket.attempt)
-        self._flower.started(held.request, held.ticket.attempt)
+        self._flower.started(held.request, held.ticket.tries)
 
     def succeed(self, held: Held, result: str) -> Ending:
         """Its result is committed already."""
@@ -123,7 +123,7 @@ class Endings:
             self._forget(held)
             if view is not None and view.state is State.CANCELLED:
                 self._flower.revoked(held.request)
-            elif view and view.state is State.COMPLETED and view.attempts == held.ticket.attempt:
+            elif view and view.state is State.COMPLETED and view.attempt == held.ticket.attempt:
                 # the commit went through although its answer was lost
                 self._flower.succeeded(held.request, "committed")
             else:

@@ -21,6 +21,7 @@ from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
 from pipeline.steps.probe import probe
+from pipeline.steps.tidy import tidy
 from pipeline.store import jobs
 from pipeline.store.session import transaction
 from workers.app import app
@@ -29,12 +30,15 @@ from workers.ready import say_ready
 
 SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
+TIDY = "fairscribe.tidy"
+TIDY_EVERY_S = 600.0
 PROBE_LOST_AFTER_S = 30.0
 """A job nobody probed for this long is asked for again."""
 SWEEP_AT_MOST = 1000
 
 app.conf.beat_schedule = {
     SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
+    TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
 }
 
 
@@ -65,8 +69,15 @@ def probe_recording(job_id: str) -> None:
 def sweep() -> None:
     """Ask again for probes whose message or worker was lost."""
     with transaction(parts().store) as c:
-        forgotten = jobs.received_before(c, PROBE_LOST_AFTER_S, SWEEP_AT_MOST)
+        forgotten = jobs.forgotten(c, PROBE_LOST_AFTER_S, SWEEP_AT_MOST)
     parts().handover.probe(forgotten)
+
+
+@app.task(name=TIDY, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
+def tidy_up() -> None:
+    """Sweep up what crashes left behind."""
+    here = parts()
+    tidy(here.store, here.storage)
 
 
 class Timetable(Scheduler):
@@ -107,7 +118,8 @@ def _begin(**_: Any) -> None:
 @worker_shutdown.connect
 def _end(**_: Any) -> None:
     _caretaker().stop()
-    prober().close()
+    if prober.cache_info().currsize:
+        prober().close()
 
 
 @lru_cache(maxsize=1)

@@ -81,19 +81,19 @@ class FlowerEvents:
         self._thread = threading.Thread(target=self._send_all, name="flower-events", daemon=True)
         self._thread.start()
 
-    def started(self, request: JobRequest, attempt: int) -> None:
-        """The job was granted to this worker."""
+    def started(self, request: JobRequest, tries: int) -> None:
+        """The job was granted to this worker; `tries` counts the grants of its stage, from 1."""
         known = {"name": request.name, "args": "()", "kwargs": repr(request.kwargs)}
-        if attempt > 1:
+        if tries > 1:
             # Flower ignores a second start of a task unless it was said to be retried
-            self._put("task-retried", request, exception=f"attempt {attempt}", traceback="")
+            self._put("task-retried", request, exception=f"try {tries}", traceback="")
         self._put(
             "task-received",
             request,
             **known,
             root_id=request.id,
             parent_id=None,
-            retries=attempt - 1,
+            retries=tries - 1,
             eta=None,
             expires=None,
         )

@@ -120,12 +120,13 @@ class Hands:
         else:
             self.suspects.clear_unit(held.job_id, unit)
             self.moved_s = time.monotonic()
-            if not held.waiting and len(held.running) == 1:
-                self.spawn(self._finish(held))
 
     def _unit_ended(self, held: Held, unit: int) -> None:
         self.in_flight -= 1
         held.running.pop(unit, None)
+        # an end that the unit itself asked for was asked for earlier and comes first
+        if not held.running and not held.waiting and not held.ended:
+            self.spawn(self._finish(held))
         self._wake()
 
     async def empty_engine(self, patience_s: float) -> None:

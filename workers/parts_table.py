@@ -27,7 +27,7 @@ from workers.valkey import STOP_WITHIN_S, Valkey
 DOOR, WORKERS, WATCHERS, QUEUE, DATABASE = range(5)
 """Ranks of ending."""
 
-AFTER_DRAIN_S = 10.0
+AFTER_DRAIN_S = 20.0
 """What a worker gets beyond its drain time before it is killed."""
 
 
@@ -174,7 +174,8 @@ def _parts(
         ),
         worker("errands", "-A workers.errands worker -P threads -c 4 -Q errands", 90.0),
         worker("survey", "-A workers.survey worker -P solo -Q survey.idle", 120.0),
-        worker("transcribe", "-A workers.transcribe worker -P solo -Q transcribe.idle", 300.0),
+        # no limit: a first download of a large model takes what it takes, and a death is noticed
+        worker("transcribe", "-A workers.transcribe worker -P solo -Q transcribe.idle", math.inf),
         command(
             "flower",
             _python(flower),

@@ -74,6 +74,7 @@ def _create_jobs() -> None:
         sa.Column(
             "attempt", sa.Integer, nullable=False, server_default="0", comment="fencing token"
         ),
+        sa.Column("survey_attempts", sa.Integer, nullable=False, server_default="0"),
         sa.Column("crashes", sa.SmallInteger, nullable=False, server_default="0"),
         sa.Column("worker", sa.Text, comment="who was granted the newest attempt"),
         sa.Column("arrival_ms", sa.BigInteger, nullable=False, comment="ms of Postgres time"),
@@ -109,6 +110,8 @@ def _create_jobs() -> None:
     )
     op.create_index("jobs_batch", "jobs", ["batch_id", "id"])
     op.create_index("jobs_state", "jobs", ["state", "id"])
+    live = sa.text("state IN ('probed', 'surveying', 'surveyed', 'running')")
+    op.create_index("jobs_live", "jobs", ["id"], postgresql_where=live)
     op.create_index("jobs_outbox", "jobs", ["id"], postgresql_where=sa.text("index_pending"))
 
 

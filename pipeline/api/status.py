@@ -18,7 +18,7 @@ from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
 from pipeline.store import index, views
-from pipeline.store.session import transaction
+from pipeline.store.session import clock_ms, transaction
 from pipeline.transcript.formats import to_txt
 
 router = APIRouter(tags=["jobs"])
@@ -101,11 +101,11 @@ def _position(parts: Parts, view: JobView) -> int | None:
     if stage is None:
         return None
     with transaction(parts.store) as c:
-        place = index.place(c, view.id)
+        place, now_ms = index.place(c, view.id), clock_ms(c)
     queue = parts.queues[stage.name]
     try:
         policy = queue.policy() or parts.settings.start_policy
-        return queue.position(place, policy) if place else None
+        return queue.position(place, policy, now_ms) if place else None
     except PartDown:
         return None
 

@@ -78,6 +78,7 @@ class Prober:
         }
         self._lock = threading.Lock()
         self._server: _Server | None = None
+        self._closings = 0
         self._current()
 
     def probe(self, fd: int, file_name: str) -> Probe:
@@ -102,6 +103,7 @@ class Prober:
     def close(self) -> None:
         """End the server and whatever it is doing. A later request starts it again."""
         with self._lock:
+            self._closings += 1
             if self._server is not None:
                 self._server.close()
             self._server = None
@@ -112,11 +114,14 @@ class Prober:
         arguments = {"file_name": file_name[-1_000:], "max_duration_s": self._max_duration_s}
         request = {"verb": verb, "limits": limits.to_json(), "arguments": arguments}
         message = json.dumps(request).encode()
+        closings = self._closings
         for _ in range(2):
             answer = self._current().ask(message, fds, limits.wall_s + _PATIENCE_S)
             if answer is not None:
                 return _accepted(answer)
-        raise PartDown("The audio reader was killed twice while it read this file.")
+            if self._closings != closings:
+                raise PartDown("The audio reader was closed while it read this file.")
+        raise ParserCrashed
 
     def _current(self) -> _Server:
         """The running server, started if there is none (or none of this process)."""
@@ -210,7 +215,8 @@ class _Server:
             try:
                 answer = next(_answers(reply), None)
             except TimeoutError:
-                raise PartDown("The audio reader does not answer.") from None
+                self._kill()  # it holds to no clock any more; the next request starts another
+                raise LimitExceeded from None
         if answer is None and not self._ended():
             return {"died": 0}  # it filled the reply with so much that the death did not fit in
         return answer

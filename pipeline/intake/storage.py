@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,13 @@ class Storage:
         """Erase; no error when it is gone already. Raises PartDown."""
         with _telling(), suppress(FileNotFoundError):
             obstore.delete(self._store, _checked(key))
+
+    def keys(self, folder: str) -> list[tuple[str, float]]:
+        """Every key under `folder` ("packed") and its age in seconds. Raises PartDown."""
+        now = datetime.now(UTC)
+        with _telling():
+            found = [one for page in obstore.list(self._store, prefix=folder) for one in page]
+        return [(one["path"], (now - one["last_modified"]).total_seconds()) for one in found]
 
     def _move_in(self, key: str, path: Path) -> None:
         assert self._folder is not None

@@ -88,7 +88,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Floor:
-    """What a claimed job must outrank: a job the worker already holds."""
+    """What a claimed job must outrank: a job in hand, or the head of the next stage."""
 
     bucket: int
     arrival_ms: int
@@ -161,7 +161,19 @@ class RedisQueue:
             )
             if answer[0] != "policy":
                 return _read_claim(answer, token)
-            self.policy_seen = parse_policy(answer[1])
+            self._follow(answer[1])
+
+    def _follow(self, written: str) -> None:
+        """Claim by the policy Redis names from now on; raises `PartDown` for a name of another
+        version's, until the reclaimer has written ours over it.
+        """
+        try:
+            policy = parse_policy(written)
+        except ValueError as unknown:
+            raise PartDown(f"Redis holds a policy that is not ours: {unknown}") from unknown
+        if str(policy) != written:  # written by hand: make it what claims compare with
+            self.set_policy(policy)
+        self.policy_seen = policy
 
     def renew(self, held: Sequence[tuple[str, str]]) -> list[int]:
         """Extend the leases of (job id, token) pairs: RENEWED, REASSERTED or LOST for each.
@@ -192,12 +204,12 @@ class RedisQueue:
 
     # -- recovery ---------------------------------------------------------------------------
 
-    def reap(self, limit: int = 100) -> tuple[int, list[tuple[str, str]]]:
-        """Take over leases that ran out: (Redis TIME in ms, [(job id, token)])."""
+    def reap(self, limit: int = 100) -> list[tuple[str, str]]:
+        """Take over leases that ran out: (job id, token of the takeover) for each."""
         token = f"{self.worker}:reaper:{next(self._numbers)}"
         takeover_ms = int(TAKEOVER_S * 1000)
         answer = self._run("reap", [self._lease, self._owner], [limit, takeover_ms, token])
-        return int(answer[0]), [(job_id, token) for job_id in answer[1:]]
+        return [(job_id, token) for job_id in answer]
 
     def seed(self, job_ids: Sequence[str]) -> int:
         """Give jobs in work a lease without owner, for their live workers to take up."""
@@ -235,10 +247,13 @@ class RedisQueue:
             self._redis.set(self._policy_key, str(policy))
 
     def policy(self) -> Policy | None:
-        """The policy in force; None when Redis has forgotten it."""
+        """The policy in force; None when Redis has forgotten it, or holds one that is not ours."""
         with redis_errors():
             written = cast("str | None", self._redis.get(self._policy_key))
-        return parse_policy(written) if written else None
+        try:
+            return parse_policy(written) if written else None
+        except ValueError:
+            return None
 
     def counts(self) -> tuple[int, int]:
         """(jobs that wait, jobs in work)."""

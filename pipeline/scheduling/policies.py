@@ -112,14 +112,26 @@ def arrivals_ahead_ms(
 ) -> int:
     """Jobs of another `bucket` that arrived before this moment (ms) go before `job`.
 
-    Found by halving, with the very arithmetic of `rank`, so that a position agrees with the claims
-    to the last bit: inside a bucket rank only falls with a later arrival.
+    A first guess is solved from u * W + v = rank; the exact moment is found around it with the very
+    arithmetic of `rank`, so that a position agrees with the claims to the last bit: inside a bucket
+    rank only falls with a later arrival.
     """
     own = order_key(job, table, now_ms)
-    before, after = 0, 2 * now_ms
+
+    def goes_before(arrival_ms: int) -> bool:
+        return order_key(Waiting("", bucket, arrival_ms), table, now_ms) < own
+
+    u, v = table[bucket]
+    guess = now_ms - int(min(now_ms, max(0.0, (-own[0] - v) / u))) if u > 0 else now_ms
+    before, after, step = guess, guess, 1
+    while before > 0 and not goes_before(before - 1):
+        before, step = max(0, before - step), step * 2
+    step = 1
+    while after < 2 * now_ms and goes_before(after):
+        after, step = min(2 * now_ms, after + step), step * 2
     while before < after:
         middle = (before + after) // 2
-        if order_key(Waiting("", bucket, middle), table, now_ms) < own:
+        if goes_before(middle):
             before = middle + 1
         else:
             after = middle

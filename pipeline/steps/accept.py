@@ -43,11 +43,15 @@ class Accepted:
     """Why it failed at once; None when it is on its way."""
 
 
+class CommitUnheard(PartDown):
+    """Postgres does not answer; whether the job was committed is not known."""
+
+
 def accept(store: Engine, storage: Storage, upload: Upload, limit_bytes: int) -> Accepted:
     """Store the file, commit its job. Ask for the probe with `hand_over` once all are accepted.
 
-    Raises `PartDown` when storage or Postgres does not answer: then there is no job, and the sender
-    may send again.
+    Raises `PartDown` when storage or Postgres does not answer: then there is no job as far as can
+    be known, and the sender may send again.
     """
     job_id = str(uuid_utils.uuid7())
     key = f"recordings/{job_id}"
@@ -58,10 +62,22 @@ def accept(store: Engine, storage: Storage, upload: Upload, limit_bytes: int) ->
         return Accepted(job_id, refused)
     try:
         _commit(store, job_id, upload, key, size_bytes, sha256, None)
+    except CommitUnheard:
+        if not _is_there(store, job_id):
+            storage.delete(key)
+            raise
     except BaseException:
         storage.delete(key)
         raise
     return Accepted(job_id)
+
+
+def _is_there(store: Engine, job_id: str) -> bool:
+    """Whether a commit went through whose answer was lost. Raises `PartDown`: then the recording
+    stays, and `tidy` erases it later if nobody needs it.
+    """
+    with transaction(store) as c:
+        return jobs.recording_of(c, job_id) is not None
 
 
 def hand_over(handover: Handover, accepted: Iterable[Accepted]) -> None:
@@ -92,7 +108,12 @@ def _commit(
         "size_bytes": size_bytes,
         "sha256": sha256,
     }
-    with transaction(store) as c:
-        jobs.add_job(c, job_id, row)
-        if refused is not None:
-            jobs.fail(c, job_id, refused.code, refused.message)
+    written = False
+    try:
+        with transaction(store) as c:
+            jobs.add_job(c, job_id, row)
+            if refused is not None:
+                jobs.fail(c, job_id, refused.code, refused.message)
+            written = True
+    except PartDown as down:
+        raise CommitUnheard(down.message) if written else down from down

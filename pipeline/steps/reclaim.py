@@ -55,13 +55,17 @@ class Reclaimer:
         self._notice_gaps()
         self._set_clock()
         self._set_policy()
-        if self._index_lost():
+        identity = self._queue.identity()
+        if self._index_lost(identity):
             self.audit()
+            self._identity = identity  # not before: an audit cut short is made again
         else:
             self._drain_outbox()
             self._audit_next_page()
         if self._clock.monotonic_s() >= self._no_reaping_before_s:
             self._reap()
+        # a tick made slow by Postgres is no pause of Redis: only the time between ticks counts
+        self._last_tick_s, self._last_redis_ms = self._clock.monotonic_s(), self._queue.time_ms()
 
     def audit(self) -> None:
         """Compare the whole queue with Postgres, then say that the index is whole."""
@@ -90,7 +94,6 @@ class Reclaimer:
         )
         if paused:
             self._no_reaping_before_s = now_s + self._lease_s
-        self._last_tick_s, self._last_redis_ms = now_s, redis_ms
 
     def _set_clock(self) -> None:
         # arrivals are Postgres' time, waits are measured by Redis': keep the difference
@@ -100,12 +103,12 @@ class Reclaimer:
         redis_ms = (before_ms + self._queue.time_ms()) // 2
         self._queue.clock_offset_ms = postgres_ms - redis_ms
 
-    def _index_lost(self) -> bool:
-        identity = self._queue.identity()
+    def _index_lost(self, identity: Identity) -> bool:
         changed = self._identity is not None and identity != self._identity
         if changed:
             self._no_reaping_before_s = self._clock.monotonic_s() + self._lease_s
-        self._identity = identity
+        if self._identity is None:
+            self._identity = identity
         return changed or not self._queue.has_epoch()
 
     def _set_policy(self) -> None:
@@ -137,15 +140,15 @@ class Reclaimer:
         return self._queue.enqueue(waiting), self._queue.seed(working), cursor
 
     def _reap(self) -> None:
-        _, expired = self._queue.reap(PAGE)
+        expired = self._queue.reap(PAGE)
         if not expired:
             return
         job_ids = [job_id for job_id, _ in expired]
         with transaction(self._store) as c:
-            settled = index.settle_expired(c, self._stage, job_ids, self._bucket_left)
+            settled, gone = index.settle_expired(c, self._stage, job_ids, self._bucket_left)
         places = {place.job_id: place for place in settled}
         self._queue.release([(j, token, places[j]) for j, token in expired if j in places])
-        self._queue.complete([(j, token) for j, token in expired if j not in places])
+        self._queue.complete([(j, token) for j, token in expired if j in gone])
         log().info("leases_ran_out", queue=self._queue.name, back=len(places), of=len(expired))
 
     def _bucket_left(self, row: Any) -> int:

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from functools import partial
+from uuid import uuid4
 
 from sqlalchemy import Engine
 
@@ -41,7 +42,8 @@ def survey(
     Raises `RecordingRefused` when it is not sound after all, `LeaseLost` when another worker has
     it, `PartDown` when storage or Postgres does not answer.
     """
-    artefact_key = f"packed/{ticket.job_id}-{ticket.attempt}"
+    # a key of its own for each run: one whose commit went through unheard keeps its artefact
+    artefact_key = f"packed/{ticket.job_id}-{ticket.attempt}-{uuid4().hex[:8]}"
     report = _pack(storage, prober, ticket, artefact_key)
     plan = report.plan
     language = ticket.language or default_language

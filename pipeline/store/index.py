@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import BindParameter, ColumnElement, Connection, bindparam, func, select, update
 
-from pipeline.job import Stage, State
+from pipeline.job import FINAL, Stage, State
 from pipeline.scheduling.policies import Waiting
 from pipeline.store.rows import move, place_of, places
-from pipeline.store.tables import jobs
+from pipeline.store.tables import jobs, plans
 
 
 def outbox(c: Connection, stage: Stage, limit: int) -> list[Waiting]:
@@ -25,12 +25,28 @@ def outbox(c: Connection, stage: Stage, limit: int) -> list[Waiting]:
     return [place for row in rows if (place := place_of(row))]
 
 
+def needed_keys(c: Connection, keys: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Of storage keys: (those a row still needs, those whose job has ended).
+
+    A recording is needed as long as its row stands, packed speech until its job has ended.
+    """
+    recordings = c.execute(select(jobs.c.storage_key).where(jobs.c.storage_key.in_(keys)))
+    packed = c.execute(
+        select(plans.c.artefact_key, jobs.c.state)
+        .join(jobs, jobs.c.id == plans.c.job_id)
+        .where(plans.c.artefact_key.in_(keys))
+    ).all()
+    ended = {row.artefact_key for row in packed if State(row.state) in FINAL}
+    live = {row.artefact_key for row in packed} - ended
+    return {row.storage_key for row in recordings} | live, ended
+
+
 def indexed(c: Connection, stage: Stage, job_ids: Sequence[str]) -> None:
     """Say that Redis has these jobs, unless they moved in between."""
     c.execute(
         update(jobs)
         .where(
-            jobs.c.id.in_([UUID(j) for j in job_ids]),
+            _any_of(job_ids),
             jobs.c.index_pending,
             jobs.c.state == stage.waiting.value,
         )
@@ -40,28 +56,37 @@ def indexed(c: Connection, stage: Stage, job_ids: Sequence[str]) -> None:
 
 def settle_expired(
     c: Connection, stage: Stage, job_ids: Sequence[str], bucket_left: Callable[[Any], int]
-) -> list[Waiting]:
-    """Jobs whose lease ran out: those in work wait again; returns the places of all that wait.
+) -> tuple[list[Waiting], set[str]]:
+    """Jobs whose lease ran out: (places of all that wait now, ids that have no business here).
 
-    `bucket_left` tells the size of what remains of a row. What is not returned has ended or is at
-    another stage: its lease is to be dropped.
+    Those in work wait again, at the size `bucket_left` tells of their row. A row that somebody has
+    locked is in neither answer: it is settled when its lease has run out once more.
     """
-    values = {"state": stage.waiting.value, "index_pending": True}
-    for row in move(c, job_ids, (stage.working,), values).all():
-        c.execute(update(jobs).where(jobs.c.id == row.id).values(bucket=bucket_left(row)))
-    rows = c.execute(
-        places().where(
-            jobs.c.id.in_([UUID(j) for j in job_ids]), jobs.c.state == stage.waiting.value
-        )
+    free = (
+        select(jobs.c.id)
+        .where(_any_of(job_ids), jobs.c.state == stage.working.value)
+        .order_by(jobs.c.id)
+        .with_for_update(skip_locked=True)
     )
-    return [place for row in rows if (place := place_of(row))]
+    values = {"state": stage.waiting.value, "index_pending": True}
+    settled = move(c, [str(row.id) for row in c.execute(free)], (stage.working,), values).all()
+    if settled:
+        resize = update(jobs).where(jobs.c.id == bindparam("of")).values(bucket=bindparam("to"))
+        c.execute(resize, [{"of": row.id, "to": bucket_left(row)} for row in settled])
+    rows = c.execute(places().add_columns(jobs.c.state).where(_any_of(job_ids))).all()
+    waiting = [p for r in rows if r.state == stage.waiting.value and (p := place_of(r))]
+    here = {str(row.id) for row in rows if row.state in (stage.waiting, stage.working)}
+    return waiting, set(job_ids) - here
 
 
 def page_of_stage(
     c: Connection, stage: Stage, after: str | None, limit: int
 ) -> tuple[list[Waiting], list[str], str | None]:
     """The next jobs by id: (those that wait, ids of those in work, last id or None at the end)."""
-    states = [stage.waiting.value, stage.working.value]
+    # as literals, so that even a generic plan knows the partial index of live jobs fits
+    states: BindParameter[list[str]] = bindparam(
+        "states", [stage.waiting.value, stage.working.value], expanding=True, literal_execute=True
+    )
     query = places().add_columns(jobs.c.state).where(jobs.c.state.in_(states))
     if after is not None:
         query = query.where(jobs.c.id > UUID(after))
@@ -84,3 +109,7 @@ def surveyed_speech_h(c: Connection) -> float:
 def place(c: Connection, job_id: str) -> Waiting | None:
     """Where the job stands or stood in its queue; None when there is none."""
     return place_of(c.execute(places().where(jobs.c.id == UUID(job_id))).first())
+
+
+def _any_of(job_ids: Sequence[str]) -> ColumnElement[bool]:
+    return jobs.c.id.in_([UUID(job_id) for job_id in job_ids])

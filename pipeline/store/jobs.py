@@ -60,16 +60,21 @@ def keep_probe(c: Connection, job_id: str, probe: Probe, bucket: int) -> Waiting
     return place_of(move(c, [job_id], (State.RECEIVED,), values).first())
 
 
-def received_before(c: Connection, age_s: float, limit: int) -> list[str]:
-    """Jobs still unprobed after `age_s` seconds: their message was lost, or its worker died."""
+def forgotten(c: Connection, age_s: float, limit: int) -> list[str]:
+    """Jobs still unprobed after `age_s` seconds: their message was lost, or its worker died.
+
+    Each is told again only after another `age_s`: a long line of probes is not doubled.
+    """
     old = now - func.make_interval(0, 0, 0, 0, 0, 0, age_s)
-    rows = c.execute(
+    due = (
         select(jobs.c.id)
         .where(jobs.c.state == State.RECEIVED.value, jobs.c.updated_at < old)
         .order_by(jobs.c.id)
         .limit(limit)
+        .with_for_update(skip_locked=True)
     )
-    return [str(row.id) for row in rows]
+    told = update(jobs).where(jobs.c.id.in_(due)).values(updated_at=now).returning(jobs.c.id)
+    return sorted(str(row.id) for row in c.execute(told))
 
 
 # -- the fence ------------------------------------------------------------------------------
@@ -133,6 +138,8 @@ def keep_survey(
         **_surveyed(plan, degraded),
         "windows_total": len(plan.windows),
         "windows_done": 0,
+        "survey_attempts": jobs.c.attempt,
+        "crashes": 0,
         "bucket": bucket,
         "index_pending": True,
     }
@@ -214,9 +221,9 @@ def _ticket(row: Any) -> Ticket:
     return Ticket(
         job_id=str(row.id),
         attempt=row.attempt,
+        tries=row.attempt - row.survey_attempts,
         arrival_ms=row.arrival_ms,
         bucket=row.bucket or 0,
-        crashes=row.crashes,
         storage_key=row.storage_key,
         file_name=row.file_name,
         language=row.language,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, func, literal, select, update
+from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from pipeline.errors import LeaseLost
-from pipeline.job import State, Ticket
+from pipeline.job import FINAL, State, Ticket
 from pipeline.recording import Plan
 from pipeline.store.tables import jobs, plans, windows
 
@@ -25,28 +25,32 @@ def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]
     """
     job_id = UUID(ticket.job_id)
     fence = (jobs.c.id == job_id) & (jobs.c.attempt == ticket.attempt) & jobs.c.state.in_(_FENCED)
-    # the lock keeps a cancellation or a newer grant from slipping between the check and the insert
-    if c.execute(select(jobs.c.id).where(fence).with_for_update()).first() is None:
-        raise LeaseLost
+    # One statement: the lock keeps a cancellation or a newer grant from slipping in, and lasts no
+    # longer than a commit, whatever becomes of this process.
+    held = select(jobs.c.id).where(fence).with_for_update().cte("held")
     row = {
-        "job_id": job_id,
-        "plan_hash": ticket.plan_hash,
-        "model": ticket.model,
-        "index": index,
-        "attempt": ticket.attempt,
-        "heard": heard,
-        "busy_s": heard["busy_s"],
+        "job_id": held.c.id,
+        "plan_hash": literal(ticket.plan_hash),
+        "model": literal(ticket.model),
+        "index": literal(index),
+        "attempt": literal(ticket.attempt),
+        "heard": literal(heard, JSONB),
+        "busy_s": literal(heard["busy_s"]),
     }
-    fresh = insert(windows).values(row).on_conflict_do_nothing().returning(windows.c.job_id)
-    added = c.execute(fresh).first()
-    c.execute(
+    fresh = insert(windows).from_select(list(row), select(*row.values())).on_conflict_do_nothing()
+    added = fresh.returning(windows.c.job_id).cte("added")
+    counted = (
         update(jobs)
-        .where(jobs.c.id == job_id)
+        .where(jobs.c.id.in_(select(held.c.id)))
         .values(
-            windows_done=jobs.c.windows_done + (1 if added else 0),
+            windows_done=jobs.c.windows_done
+            + select(func.count()).select_from(added).scalar_subquery(),
             first_text_at=func.coalesce(jobs.c.first_text_at, func.clock_timestamp()),
         )
+        .returning(jobs.c.id)
     )
+    if c.execute(counted).first() is None:
+        raise LeaseLost
 
 
 def saved_windows(c: Connection, ticket: Ticket) -> dict[int, dict[str, Any]]:
@@ -75,6 +79,12 @@ def drop_windows(c: Connection, job_id: str) -> None:
     c.execute(windows.delete().where(windows.c.job_id == UUID(job_id)))
 
 
+def drop_windows_of_ended(c: Connection) -> None:
+    """Forget the windows of jobs that ended without a transcript of them."""
+    ended = select(jobs.c.id).where(jobs.c.state.in_([state.value for state in FINAL]))
+    c.execute(windows.delete().where(windows.c.job_id.in_(ended)))
+
+
 def plan_of(c: Connection, job_id: str) -> tuple[Plan, str] | None:
     """The job's plan and the key of its packed speech; None when it has none."""
     row = c.execute(
@@ -93,9 +103,3 @@ def keep_plan(c: Connection, job_id: str, plan: Plan, artefact_key: str) -> None
     }
     statement = insert(plans).values(row)
     c.execute(statement.on_conflict_do_update(index_elements=["job_id"], set_=row))
-
-
-def artefact_keys(c: Connection, job_id: str) -> list[str]:
-    """Keys of packed speech that may be erased once the job has ended."""
-    rows = c.execute(select(plans.c.artefact_key).where(plans.c.job_id == UUID(job_id)))
-    return [row.artefact_key for row in rows]

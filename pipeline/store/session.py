@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, create_engine, text
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from pipeline.errors import PartDown
@@ -22,7 +22,17 @@ def open_store(database_url: str) -> Engine:
         pool_size=5,
         max_overflow=15,
         pool_pre_ping=True,
-        connect_args={"connect_timeout": 5, "application_name": "fairscribe"},
+        connect_args={
+            "connect_timeout": 5,
+            "application_name": "fairscribe",
+            # a worker that is stopped or cut off in mid-transaction keeps nobody waiting for long
+            "options": "-c lock_timeout=3s -c statement_timeout=30s"
+            " -c idle_in_transaction_session_timeout=10s",
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        },
     )
 
 
@@ -36,8 +46,12 @@ def transaction(store: Engine) -> Iterator[Connection]:
     try:
         with store.begin() as connection:
             yield connection
-    except (OperationalError, InterfaceError) as down:
-        raise PartDown(f"Postgres does not answer: {down.orig}") from down
+    except DBAPIError as error:
+        # InternalError: read-only after a failover, or ended by a timeout of ours
+        down = (OperationalError, InterfaceError, InternalError)
+        if isinstance(error, down) or error.connection_invalidated:
+            raise PartDown(f"Postgres does not answer: {error.orig}") from error
+        raise
     except PoolTimeout as busy:
         raise PartDown(f"Postgres is busy: {busy}") from busy
 

@@ -24,11 +24,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from pipeline.job import State
+from pipeline.job import STAGES, State
 
 metadata = MetaData()
 
 _states = ", ".join(f"'{state.value}'" for state in State)
+_live = ", ".join(
+    f"'{state.value}'" for stage in STAGES for state in (stage.waiting, stage.working)
+)
 _now = func.clock_timestamp()
 
 jobs = Table(
@@ -45,6 +48,7 @@ jobs = Table(
     Column("sha256", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("attempt", Integer, nullable=False, server_default="0", comment="fencing token"),
+    Column("survey_attempts", Integer, nullable=False, server_default="0"),
     Column("crashes", SmallInteger, nullable=False, server_default="0"),
     Column("worker", Text, comment="who was granted the newest attempt"),
     Column("arrival_ms", BigInteger, nullable=False, comment="ms of Postgres time"),
@@ -76,6 +80,7 @@ jobs = Table(
     CheckConstraint(f"state IN ({_states})", name="jobs_state_known"),
     Index("jobs_batch", "batch_id", "id"),
     Index("jobs_state", "state", "id"),
+    Index("jobs_live", "id", postgresql_where=text(f"state IN ({_live})")),
     Index("jobs_outbox", "id", postgresql_where=text("index_pending")),
 )
 

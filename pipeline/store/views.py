@@ -57,18 +57,10 @@ def transcript_body(c: Connection, job_id: str) -> dict[str, Any] | None:
 
 
 _VIEWED = (
-    *("batch_id", "file_name", "duration_s", "duration_source", "duration_exact", "channels"),
-    *("container", "codec", "language", "model", "created_at", "started_at", "first_text_at"),
-    *(
-        "probed_s",
-        "probed_source",
-        "completed_at",
-        "error_code",
-        "error_message",
-        "degraded",
-        "no_speech",
-        "metadata",
-    ),
+    *("batch_id", "file_name", "duration_s", "duration_source", "duration_exact", "probed_s"),
+    *("probed_source", "channels", "container", "codec", "language", "model", "attempt"),
+    *("created_at", "started_at", "first_text_at", "completed_at", "error_code"),
+    *("error_message", "degraded", "no_speech", "metadata"),
 )
 """Fields a view takes from the row as they are."""
 
@@ -79,5 +71,9 @@ def _view(row: Any) -> JobView:
     progress = 1.0 if state is State.COMPLETED else row.windows_done / planned if planned else 0.0
     fields = {name: getattr(row, name) for name in _VIEWED}
     return JobView(
-        id=str(row.id), state=state, progress=min(1.0, progress), attempts=row.attempt, **fields
+        id=str(row.id),
+        state=state,
+        progress=min(1.0, progress),
+        attempts=row.attempt - row.survey_attempts,
+        **fields,
     )

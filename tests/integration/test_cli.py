@@ -406,13 +406,13 @@ def test_a_setting_that_cannot_be_used_is_refused_by_name(
 def test_settings_are_listed_with_value_default_unit_and_meaning(
     alone: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FAIRSCRIBE_LEASE_S", "7")
+    monkeypatch.setenv("FAIRSCRIBE_LEASE_S", "30")
     monkeypatch.setenv("FAIRSCRIBE_DATABASE_URL", "postgresql://me:swordfish@db:5432/d")
     rows = {row["name"]: row for row in alone("settings", "--json").json}
 
     assert rows["FAIRSCRIBE_LEASE_S"] == {
         "name": "FAIRSCRIBE_LEASE_S",
-        "value": "7.0",
+        "value": "30.0",
         "default": "15.0",
         "unit": "seconds",
         "meaning": "A worker that is silent this long loses its jobs to others",

@@ -95,9 +95,10 @@ def test_a_recording_whose_file_is_gone_fails_and_says_so(parts: Parts, prober: 
 def test_a_job_nobody_probed_is_found_by_the_sweep_but_not_too_soon(parts: Parts) -> None:
     job_id = accepted(parts, tone(2))
     with transaction(parts.store) as c:
-        assert jobs.received_before(c, 30.0, 10) == []
+        assert jobs.forgotten(c, 30.0, 10) == []
         c.execute(text("UPDATE jobs SET updated_at = updated_at - interval '31 seconds'"))
-        assert jobs.received_before(c, 30.0, 10) == [job_id]
+        assert jobs.forgotten(c, 30.0, 10) == [job_id]
+        assert jobs.forgotten(c, 30.0, 10) == []  # told once, not every ten seconds
 
 
 def test_a_job_that_cannot_be_committed_leaves_no_file(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 import uuid
@@ -189,7 +190,8 @@ class CountingEngine(EchoEngine):
         await super().start()
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        self.loop.call_soon_threadsafe(call)
+        with contextlib.suppress(RuntimeError):  # the puller has left
+            self.loop.call_soon_threadsafe(call)
 
     @property
     def serving(self) -> int:

@@ -3,14 +3,13 @@
 -- takeover runs out too and another repeats the work.
 -- KEYS  1 lease ZSET   2 owner HASH
 -- ARGV  1 how many at most   2 takeover, ms   3 token of the reaper
--- Returns {now ms of Redis TIME, id, id, ...}
+-- Returns {id, id, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local answer = { string.format('%.0f', now) }
-local expired = redis.call('ZRANGE', KEYS[1], '-inf', answer[1], 'BYSCORE', 'LIMIT', 0, tonumber(ARGV[1]))
+local expired = redis.call('ZRANGE', KEYS[1], '-inf', string.format('%.0f', now),
+  'BYSCORE', 'LIMIT', 0, tonumber(ARGV[1]))
 for _, id in ipairs(expired) do
   redis.call('ZADD', KEYS[1], 'XX', string.format('%.0f', now + tonumber(ARGV[2])), id)
   redis.call('HSET', KEYS[2], id, ARGV[3])
-  answer[#answer + 1] = id
 end
-return answer
+return expired

@@ -1,0 +1,44 @@
+"""tidy: what crashes leave behind is swept up, from what Postgres says is still needed.
+
+Packed speech of jobs that ended or were surveyed again, recordings whose row was never committed,
+windows of ended jobs. Nothing young is touched unless its job has ended: somebody may be writing
+it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from pipeline.intake.storage import Storage
+from pipeline.logs import log
+from pipeline.store import index, partials
+from pipeline.store.session import transaction
+
+YOUNG_S = 3600.0
+"""Longer than any survey or upload takes."""
+
+PAGE = 500
+
+
+def tidy(store: Engine, storage: Storage) -> int:
+    """Sweep once; returns how many things were erased. Raises `PartDown`."""
+    with transaction(store) as c:
+        partials.drop_windows_of_ended(c)
+    erased = 0
+    for folder in ("packed", "recordings"):
+        keys = storage.keys(folder)
+        for start in range(0, len(keys), PAGE):
+            erased += _tidy_page(store, storage, keys[start : start + PAGE])
+    if erased:
+        log().info("tidied", erased=erased)
+    return erased
+
+
+def _tidy_page(store: Engine, storage: Storage, keys: list[tuple[str, float]]) -> int:
+    """`keys` with their ages in seconds."""
+    with transaction(store) as c:
+        needed, ended = index.needed_keys(c, [key for key, _ in keys])
+    waste = [key for key, age_s in keys if key not in needed and (key in ended or age_s > YOUNG_S)]
+    for key in waste:
+        storage.delete(key)
+    return len(waste)
