@@ -66,8 +66,6 @@ SURVEY = Stage("survey", State.PROBED, State.SURVEYING)
 TRANSCRIBE = Stage("transcribe", State.SURVEYED, State.RUNNING)
 STAGES = (SURVEY, TRANSCRIBE)
 
-PUBLIC_STATUSES = ("queued", "processing", "completed", "failed", "cancelled")
-
 
 def public_status(state: State) -> str:
     """The status callers see: `queued` until a speech engine has the job in hand.

@@ -14,6 +14,9 @@ from typing import Any, Literal
 SAMPLE_RATE_HZ = 16_000
 """Whisper's sample rate. Packed speech is mono, signed 16 bit, at this rate."""
 
+SAMPLE_BYTES = 2
+"""A sample of packed speech, bytes."""
+
 WINDOW_LIMIT_S = 30.0
 """Whisper always encodes 30 s; a longer window would be cut off by the engine."""
 
@@ -130,6 +133,20 @@ class Plan:
             for w in raw["windows"]
         )
         return cls(**{**raw, "channels": tuple(raw["channels"]), "windows": windows})
+
+
+@dataclass(frozen=True)
+class SurveyReport:
+    """What a survey learned: the plan, and how sound the recording was."""
+
+    plan: Plan
+    packets: int
+    damaged_packets: int
+    """Packets that could not be decoded: when there are any, words may be missing."""
+    container: str
+    codec: str
+    channels: int
+    """Channels in the recording, kept or not."""
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from pipeline.errors import EngineDead, WindowRefused
-from pipeline.recording import SAMPLE_RATE_HZ, WINDOW_LIMIT_S
+from pipeline.recording import SAMPLE_BYTES, SAMPLE_RATE_HZ, WINDOW_LIMIT_S
 
 T = TypeVar("T")
 
-SAMPLE_BYTES = 2
 ABORT_WAIT_S = 1.0
 """A cancelled window gets this long to tell the engine; a dead engine may never answer."""
 

@@ -12,7 +12,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -91,7 +90,6 @@ def answer_with_problems(app: FastAPI) -> None:
     app.add_exception_handler(FairscribeError, _fairscribe_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_exception)
-    app.add_exception_handler(NoConnectionFree, _no_connection_free)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(Exception, _anything_else)
 
@@ -124,10 +122,6 @@ async def _http_exception(_: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     code = HTTPStatus(error.status_code).name.lower()
     return problem(error.status_code, code, str(error.detail), dict(error.headers or {}))
-
-
-async def _no_connection_free(_: Request, error: Exception) -> ProblemResponse:
-    return problem_of(PartDown(f"Postgres is too busy: {error}"))
 
 
 async def _client_gone(_: Request, error: Exception) -> ProblemResponse:

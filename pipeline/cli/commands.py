@@ -17,7 +17,7 @@ from pipeline.cli.collect import NotSent, collect
 from pipeline.cli.local import Json
 from pipeline.cli.service import Service, connect
 from pipeline.cli.submit import submit as send
-from pipeline.cli.watch import FINAL
+from pipeline.cli.watch import ENDED
 from pipeline.cli.watch import watch as watch_jobs
 from pipeline.errors import (
     BadRequest,
@@ -142,7 +142,7 @@ def _wait(service: Service, path: str, wait_s: float) -> Any:
     while True:
         left_s = max(0.0, deadline_s - time.monotonic())
         job = service.get(path, wait=min(LONGEST_WAIT_S, left_s))
-        if job["status"] in FINAL or time.monotonic() >= deadline_s:
+        if job["status"] in ENDED or time.monotonic() >= deadline_s:
             return job
 
 

@@ -20,8 +20,9 @@ from rich.text import Text
 from pipeline.cli.service import Service
 from pipeline.cli.show import ended_line, printable
 from pipeline.errors import PartDown
+from pipeline.job import FINAL
 
-FINAL = ("completed", "failed", "cancelled")
+ENDED = frozenset(state.value for state in FINAL)
 
 BARS = 15
 """Bars of single files at a time; more would not fit on a screen."""
@@ -83,7 +84,7 @@ def _since_first_unended(
 
 
 def _note(job: dict[str, Any], ended: dict[str, Any], bars: _Bars, to: Console) -> None:
-    if job["status"] in FINAL:
+    if job["status"] in ENDED:
         ended[job["id"]] = job
         bars.remove(job["id"])
         to.print(Text(ended_line(job)), soft_wrap=True)

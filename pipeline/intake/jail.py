@@ -1,7 +1,8 @@
 """Give up every right but reading one recording. Called in a child just forked, never elsewhere.
 
-A parser that is taken over then holds a few file descriptors and a processor, for a while: no
-files, no network, no signals to others, no more memory or time than an honest recording needs.
+A parser that is taken over then holds a few file descriptors and a processor, for a while: no more
+memory or time than an honest recording needs, and, where the kernel has Landlock, no files, no TCP
+and (from its ABI 6 on) no signals to others. UDP stays open, and an older kernel stops neither.
 """
 
 from __future__ import annotations

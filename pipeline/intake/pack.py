@@ -7,7 +7,6 @@ them, and the packed samples (16 kHz, signed 16 bit, little endian, windows one 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
@@ -16,28 +15,16 @@ from pipeline.intake.channels import plan_channels
 from pipeline.intake.decode import Decoded, Pcm, decode
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.speech import speech_spans
-from pipeline.recording import SAMPLE_RATE_HZ, Plan, Window
+from pipeline.recording import SAMPLE_RATE_HZ, Plan, SurveyReport, Window
 from pipeline.scheduling.windows import plan_windows
 
 _HOP_S = 0.02
 _LISTEN_S = 0.1
 
 
-@dataclass(frozen=True)
-class Surveyed:
-    """What a survey learned."""
-
-    plan: Plan
-    packets: int
-    damaged_packets: int
-    """Packets that could not be decoded: when there are any, words may be missing."""
-    container: str
-    codec: str
-    channels: int
-    """Channels in the recording, kept or not."""
-
-
-def survey(file: NamelessFile, out: BinaryIO, file_name: str, max_duration_s: float) -> Surveyed:
+def survey(
+    file: NamelessFile, out: BinaryIO, file_name: str, max_duration_s: float
+) -> SurveyReport:
     """Decode `file` once, plan its windows, write them packed to `out`.
 
     `file_name` declares headerless telephony, nothing else. Raises TooLong, NoSamples,
@@ -55,9 +42,9 @@ def survey(file: NamelessFile, out: BinaryIO, file_name: str, max_duration_s: fl
     return _surveyed(plan, sound)
 
 
-def _surveyed(plan: Plan, sound: Decoded) -> Surveyed:
+def _surveyed(plan: Plan, sound: Decoded) -> SurveyReport:
     tally = sound.tally
-    return Surveyed(
+    return SurveyReport(
         plan, tally.packets, tally.damaged, sound.container, sound.codec, len(sound.channels)
     )
 

@@ -16,13 +16,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.errors import LimitExceeded, ParserCrashed, PartDown, refusal
 from pipeline.intake.jail import Limits
-from pipeline.recording import SAMPLE_RATE_HZ, Plan, Probe
+from pipeline.recording import SAMPLE_RATE_HZ, Plan, Probe, SurveyReport
 
 Value = TypeVar("Value")
 
@@ -35,20 +34,6 @@ _PATIENCE_S = 60.0
 _EXHAUSTED = {signal.SIGALRM, signal.SIGXCPU, signal.SIGXFSZ, signal.SIGKILL}
 _STOPPED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """Somebody ended the child from outside: says nothing about the file."""
-
-
-@dataclass(frozen=True)
-class SurveyReport:
-    """What a survey learned beside the plan."""
-
-    plan: Plan
-    packets: int
-    damaged_packets: int
-    """Packets that could not be decoded: when there are any, words may be missing."""
-    container: str
-    codec: str
-    channels: int
-    """Channels in the recording, kept or not."""
 
 
 class Prober:
@@ -89,15 +74,11 @@ class Prober:
         """
         return _read(self._ask("probe", [fd], file_name), lambda raw: Probe(**raw))
 
-    def survey(self, fd: int, out_fd: int, file_name: str) -> Plan:
+    def survey(self, fd: int, out_fd: int, file_name: str) -> SurveyReport:
         """Plan the recording open at `fd`; write its packed speech to `out_fd`, from its start.
 
         `out_fd` must be open for writing; it is emptied first. Raises as `probe` does.
         """
-        return self.survey_report(fd, out_fd, file_name).plan
-
-    def survey_report(self, fd: int, out_fd: int, file_name: str) -> SurveyReport:
-        """As `survey`, and what could not be decoded."""
         return _read(self._ask("survey", [fd, out_fd], file_name), _report)
 
     def close(self) -> None:

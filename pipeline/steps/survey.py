@@ -15,11 +15,11 @@ from uuid import uuid4
 from sqlalchemy import Engine
 
 from pipeline.errors import LeaseLost
-from pipeline.intake.prober import Prober, SurveyReport
+from pipeline.intake.prober import Prober
 from pipeline.intake.storage import Storage
 from pipeline.job import Ticket
 from pipeline.queue.redis_queue import RedisQueue
-from pipeline.recording import Plan, Transcript
+from pipeline.recording import Plan, SurveyReport, Transcript
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import jobs, partials
@@ -63,7 +63,7 @@ def _pack(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str) -
     try:
         # A file without a name: a worker that is killed leaves no speech of anybody lying about.
         with tempfile.TemporaryFile(buffering=0) as packed:
-            report = prober.survey_report(fd, packed.fileno(), ticket.file_name)
+            report = prober.survey(fd, packed.fileno(), ticket.file_name)
             if report.plan.windows:
                 packed.seek(0)
                 storage.put(artefact_key, iter(partial(packed.read, CHUNK_BYTES), b""), sys.maxsize)

@@ -14,12 +14,10 @@ from pipeline.engine import Heard, SpeechEngine
 from pipeline.errors import RecordingMissing
 from pipeline.intake.storage import Storage
 from pipeline.job import Ticket
-from pipeline.recording import Plan, Window
+from pipeline.recording import SAMPLE_BYTES, Plan, Window
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import partials
 from pipeline.store.session import transaction
-
-BYTES_A_SAMPLE = 2
 
 RETRY_TEMPERATURES = (0.4, 0.8)
 """Tried in turn when a window loops or runs out of room: greedy decoding is stuck, so sample."""
@@ -71,8 +69,8 @@ def read_window(storage: Storage, job: OpenJob, window: Window) -> bytes:
     """The window's packed samples, s16le. Raises `RecordingMissing`, `PartDown`."""
     return storage.read_range(
         job.artefact_key,
-        window.first_sample * BYTES_A_SAMPLE,
-        window.sample_count * BYTES_A_SAMPLE,
+        window.first_sample * SAMPLE_BYTES,
+        window.sample_count * SAMPLE_BYTES,
     )
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-FORMATS = {"json": "application/json", "txt": "text/plain; charset=utf-8"}
-"""Format name -> media type."""
-
 
 def to_txt(body: dict[str, Any]) -> str:
     r"""Plain text: one line a segment, with the speaker where sides are known.

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import FairscribeError, NotAudio, RecordingRefused, TooLong
-from pipeline.intake.prober import Prober, SurveyReport
-from pipeline.recording import Probe
+from pipeline.intake.prober import Prober
+from pipeline.recording import Probe, SurveyReport
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 pytestmark = pytest.mark.skipif(
@@ -87,7 +87,7 @@ def surveys(
     for row in rows():
         fd = os.open(CORPUS / row.name, os.O_RDONLY)
         try:
-            found[row.name] = prober.survey_report(fd, out, row.name)
+            found[row.name] = prober.survey(fd, out, row.name)
         except FairscribeError as refused:
             found[row.name] = refused
         finally:

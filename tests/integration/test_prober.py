@@ -107,7 +107,7 @@ def test_a_recording_is_probed_through_a_descriptor(prober: Prober, tmp_path: Pa
 def test_a_survey_plans_the_recording_and_packs_its_speech(prober: Prober, tmp_path: Path) -> None:
     with opened(tmp_path, wav(CALL)) as fd, packed(tmp_path) as out:
         os.write(out, b"what an attempt before this one left" * 100_000)
-        report = prober.survey_report(fd, out, "call.wav")
+        report = prober.survey(fd, out, "call.wav")
         content = os.pread(out, 10_000_000, 0)
     (window,) = report.plan.windows
     assert report.plan.duration_s == pytest.approx(12.0)
@@ -195,7 +195,7 @@ def test_a_request_in_flight_survives_the_end_of_its_server(tmp_path: Path) -> N
         own.probe(fd, "call.wav")
         pid = server_pid(own)
         threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
-        plan = own.survey(fd, out, "call.wav")
+        plan = own.survey(fd, out, "call.wav").plan
         assert plan.duration_s == pytest.approx(480.0)
         assert os.fstat(out).st_size == 2 * sum(w.sample_count for w in plan.windows)
     assert gone(pid)

@@ -15,11 +15,12 @@ import pytest
 from pipeline.errors import DamagedAudio, NoSamples, TooLong
 from pipeline.intake.decode import Decoded, Tracks, decode
 from pipeline.intake.opening import NamelessFile
-from pipeline.intake.pack import Surveyed, quietest, survey
+from pipeline.intake.pack import quietest, survey
+from pipeline.recording import SurveyReport
 from tests.sounds import encoded, joined, noise, sides, silence, tone, voice, wav, write
 
 Decode = Callable[..., Decoded]
-Survey = Callable[..., tuple[Surveyed, bytes]]
+Survey = Callable[..., tuple[SurveyReport, bytes]]
 
 M4A = encoded(noise(10), "ipod", "aac")
 MP3 = encoded(tone(10), "mp3", "libmp3lame")
@@ -43,7 +44,7 @@ def decoded(tmp_path: Path) -> Decode:
 def surveyed(tmp_path: Path) -> Survey:
     """Survey bytes; returns the report and the packed samples."""
 
-    def _surveyed(content: bytes) -> tuple[Surveyed, bytes]:
+    def _surveyed(content: bytes) -> tuple[SurveyReport, bytes]:
         out = io.BytesIO()
         fd = os.open(write(tmp_path, "upload", content), os.O_RDONLY)
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.transcript.formats import FORMATS, to_txt
+from pipeline.transcript.formats import to_txt
 
 
 def said(text: str, speaker: str | None = None, **more: Any) -> dict[str, Any]:
@@ -40,8 +40,3 @@ def test_text_has_a_line_a_segment_with_its_speaker_where_sides_are_known(
 def test_text_keeps_the_order_of_the_document() -> None:
     body = {"segments": [said(str(n), start_s=-n) for n in range(5)]}
     assert to_txt(body).split() == ["0", "1", "2", "3", "4"]
-
-
-def test_every_format_has_a_media_type() -> None:
-    assert set(FORMATS) == {"json", "txt"}
-    assert all("/" in media_type for media_type in FORMATS.values())
