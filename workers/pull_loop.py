@@ -161,9 +161,11 @@ class PullLoop:
             log().warning("claim_waits", stage=self._work.stage.name, why=down.message)
             return
         self._claim_not_before_s = 0.0
-        self._clock_ms = (taken.now_ms, time.monotonic())
-        await self._hands.take(taken.jobs)
-        self._wake.set()
+        if taken.now_ms is not None:
+            self._clock_ms = (taken.now_ms, time.monotonic())
+        if taken.jobs:
+            await self._hands.take(taken.jobs)
+            self._wake.set()
 
     # -- whose unit is next -----------------------------------------------------------------
 

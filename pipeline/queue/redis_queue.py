@@ -255,6 +255,11 @@ class RedisQueue:
         except ValueError:
             return None
 
+    def waiting(self) -> int:
+        """How many jobs wait."""
+        with redis_errors():
+            return int(self._redis.zcard(self._ready))
+
     def counts(self) -> tuple[int, int]:
         """(jobs that wait, jobs in work)."""
         with redis_errors():
