@@ -43,7 +43,7 @@ $(READY): $(LOCKS) pyproject.toml
 	@$(PIP_INSTALL) --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
-demo: $(READY) ## Transcribe a dozen recordings on real parts, print the table, stop everything
+demo: $(READY) ## Transcribe fourteen recordings on real parts, print the table, stop everything
 	@$(BIN)/python -m bench.demo
 
 up: $(READY) ## Start every part on this machine and leave it running

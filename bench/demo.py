@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jiwer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
@@ -31,6 +32,8 @@ STOP_WITHIN_S = 90.0
 
 def main() -> int:
     """Run the demo; the exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # leave no folder behind then either
+        signal.signal(number, lambda *_: sys.exit(1))
     began_s = time.monotonic()
     said = json.loads((RECORDINGS / "manifest.json").read_text())
     with throwaway_home() as home, everything_up(home) as (up, env):
@@ -111,17 +114,17 @@ def word_error_rate(said: dict[str, str], heard: dict[str, str]) -> float:
 
 def show(jobs: list[dict[str, Any]], heard: dict[str, str], said: dict[str, str]) -> None:
     """The table: file, length and how it was found, wait, run, word error, words."""
-    table = Table(title="Fairscribe demo", title_justify="left")
+    title = "Fairscribe demo, in the order of completion"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for name, justify in [
         *(("file", "left"), ("length", "right"), ("found by", "left")),
         *(("wait", "right"), ("run", "right"), ("WER", "right"), ("text", "left")),
     ]:
-        table.add_column(name, justify=justify, no_wrap=name != "text")
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
     for job in sorted(jobs, key=lambda job: job["completed_at"] or ""):
         name = job["file_name"]
         error = job["error"]["message"] if job["error"] else ""
         wer = word_error_rate({name: said[name]}, heard)
-        text = heard[name]
         table.add_row(
             name,
             seconds(job["duration_s"]),
@@ -129,9 +132,9 @@ def show(jobs: list[dict[str, Any]], heard: dict[str, str], said: dict[str, str]
             seconds(job["wait_s"]),
             seconds(job["run_s"]),
             f"{wer:.0%}",
-            error or (text if len(text) < 60 else text[:57] + "..."),
+            error or heard[name],
         )
-    Console(width=max(120, Console().width)).print(table)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def seconds(value: float | None) -> str:

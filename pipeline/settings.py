@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pipeline.errors import BadSetting
 from pipeline.scheduling.policies import Policy, parse_policy
@@ -35,10 +34,10 @@ def default_home() -> Path:
     return Path(share) / "fairscribe"
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """One frozen object. Units are in the names: `_s` seconds, `_mb` megabytes, `_h` hours."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     home: Path = Field(
         default_factory=default_home,
@@ -120,6 +119,7 @@ class Settings(BaseSettings):
     lease_s: float = Field(
         15.0,
         ge=0.5,
+        le=3600,
         description="A worker that is silent this long loses its jobs to others (unit: seconds)",
     )
     renew_s: float = Field(
@@ -131,6 +131,7 @@ class Settings(BaseSettings):
     drain_s: float = Field(
         30.0,
         gt=0,
+        le=3600,
         description="Time windows in flight get to end at shutdown (unit: seconds)",
     )
     max_crashes: int = Field(
@@ -148,16 +149,19 @@ class Settings(BaseSettings):
         "first are surveyed (unit: hours of speech)",
     )
     max_upload_mb: float = Field(
-        2048.0, gt=0, description="Largest file accepted (unit: megabytes of 10^6 bytes)"
+        2048.0, gt=0, le=1e6, description="Largest file accepted (unit: megabytes of 10^6 bytes)"
     )
     max_duration_h: float = Field(
-        12.0, gt=0, description="Longest recording accepted (unit: hours)"
+        12.0, gt=0, le=100, description="Longest recording accepted (unit: hours)"
     )
 
     @model_validator(mode="after")
     def _renewed_in_time(self) -> Settings:
         if self.renew_s * 2 > self.lease_s:
-            raise ValueError("at most half of FAIRSCRIBE_LEASE_S, or leases run out in between")
+            raise ValueError(
+                f"FAIRSCRIBE_RENEW_S ({self.renew_s:g}) must be at most half of FAIRSCRIBE_LEASE_S "
+                f"({self.lease_s:g}), or leases run out in between"
+            )
         return self
 
     @field_validator("policy")
@@ -210,16 +214,17 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         return Settings.model_validate(given)
     except ValidationError as refused:
         first = refused.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "renew_s"
-        value = given.get(name, "")
-        raise BadSetting(f"{PREFIX}{name.upper()}={value!r}: {first['msg']}") from None
+        if not first["loc"]:  # about several at once
+            raise BadSetting(str(first["msg"]).removeprefix("Value error, ") + ".") from None
+        name = str(first["loc"][0])
+        raise BadSetting(f"{PREFIX}{name.upper()}={given.get(name)!r}: {first['msg']}") from None
 
 
 def _refuse_unknown(environ: Mapping[str, str]) -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | NOT_SETTINGS
     for name in environ:
-        if name.startswith(PREFIX) and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+        if name.upper().startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise BadSetting(f"{name} is not a setting{hint}")
 

@@ -7,9 +7,15 @@ can be lost between Redis and a worker, a row in Postgres cannot.
 from __future__ import annotations
 
 from celery import Celery
+from kombu.transport.redis import Transport
+from redis.exceptions import ResponseError
 
 from pipeline.handover import ERRANDS_QUEUE
 from pipeline.settings import Settings, celery_broker_url, read_settings
+
+# Redis answers an error while its disk is full, its memory is, or another server has become the
+# master. Celery would end the worker; as an error of the connection it is waited out.
+Transport.connection_errors += (ResponseError,)
 
 
 def make_app(settings: Settings) -> Celery:

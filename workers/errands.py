@@ -65,7 +65,7 @@ def probe_recording(job_id: str) -> None:
     probe(here.store, here.storage, prober(), queue, job_id, language)
 
 
-@app.task(name=SWEEP, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
+@app.task(name=SWEEP, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
 def sweep() -> None:
     """Ask again for probes whose message or worker was lost."""
     with transaction(parts().store) as c:
@@ -73,7 +73,7 @@ def sweep() -> None:
     parts().handover.probe(forgotten)
 
 
-@app.task(name=TIDY, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
+@app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
 def tidy_up() -> None:
     """Sweep up what crashes left behind."""
     here = parts()

@@ -73,8 +73,9 @@ class Table:
         fresh.replace(self._addresses)
 
     def forget_addresses(self) -> None:
-        """Remove HOME/run/up.json."""
-        self._addresses.unlink(missing_ok=True)
+        """Remove HOME/run/up.json and what the parts said of being ready."""
+        for left in (self._addresses, *self.folder.run.glob("*.ready")):
+            left.unlink(missing_ok=True)
 
 
 def draw_up(settings: Settings, folder: StateFolder) -> Table:

@@ -26,6 +26,8 @@ from workers.child import ended
 from workers.part import Part, Watched
 
 STARTING_TICK_S, RUNNING_TICK_S, STOPPING_TICK_S = 0.05, 0.2, 0.02
+STILL_STARTING_S = 20.0
+"""How often it is said which parts are not ready yet: loading a model takes a minute."""
 
 HURRY_WITHIN_S = 5.0
 """Time a hurried part gets before SIGKILL."""
@@ -75,10 +77,14 @@ class Supervisor:
             for watched in stage:
                 self._begun.append(watched)
                 watched.launch()
-            while not all(watched.ready for watched in self._begun):
+            told_s = self._clock.monotonic_s()
+            while late := [watched.part.name for watched in self._begun if not watched.ready]:
                 self._look(STARTING_TICK_S)
                 if self._requests:
                     return
+                if self._clock.monotonic_s() - told_s > STILL_STARTING_S:
+                    told_s = self._clock.monotonic_s()
+                    self._say(f"still starting: {', '.join(late)}")
         running = ((w.part.name, w.process) for w in self._begun)
         self._on_ready({name: process.pid for name, process in running if process})
 
@@ -89,7 +95,7 @@ class Supervisor:
         self._clock.sleep(tick_s)
 
     def _stop(self) -> None:
-        self._say("stopping")
+        self._say("stopping: workers end what is in flight; Ctrl-C again hurries them")
         heeded = min(self._requests, 1)
         by_rank = sorted(self._begun, key=lambda watched: watched.part.stop_rank)
         for _, rank in groupby(by_rank, key=lambda watched: watched.part.stop_rank):
@@ -150,6 +156,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 table.write_addresses(pids)
                 _saying_to(sys.stdout.fileno())(table.as_json(pids) if as_json else table.as_text())
 
+            # before all is ready: the API is, long before the engine, and takes recordings
+            table.write_addresses({})
             try:
                 return Supervisor(table.stages, say, announce).run()
             finally:

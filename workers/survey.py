@@ -10,13 +10,14 @@ import math
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, TRANSCRIBE, Ticket
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.settings import Settings
-from pipeline.steps.survey import survey
+from pipeline.steps.survey import Packed, commit, pack
 from pipeline.store import index
 from pipeline.store.session import transaction
 from workers.app import app
@@ -30,6 +31,15 @@ AHEAD_CHECK_S = 1.0
 def make_prober(settings: Settings) -> Prober:
     """The sandbox every worker parses uploads in."""
     return Prober(max_duration_s=settings.max_duration_h * 3600)
+
+
+@dataclass
+class Surveying:
+    """A recording in this worker's hands."""
+
+    ticket: Ticket
+    packed: Packed | None = None
+    """What became of it, before that is committed."""
 
 
 class SurveyWork:
@@ -63,34 +73,32 @@ class SurveyWork:
         """An id of its own beside the job's: that one is the transcribe task's."""
         return str(uuid.uuid5(uuid.UUID(job_id), self.task_name))
 
-    def open(self, ticket: Ticket) -> Ticket:
+    def open(self, ticket: Ticket) -> Surveying:
         """Nothing to read: the ticket says it all."""
-        return ticket
+        return Surveying(ticket)
 
-    def units(self, opened: Ticket) -> list[int]:
+    def units(self, opened: Surveying) -> list[int]:
         """One: the file."""
         return [0]
 
-    def bucket_left(self, opened: Ticket) -> int:
+    def bucket_left(self, opened: Surveying) -> int:
         """All of it, until it is done."""
-        return opened.bucket
+        return opened.ticket.bucket
 
-    async def run(self, opened: Ticket, unit: int) -> None:
-        """Decode, find speech, pack, save."""
-        await asyncio.get_running_loop().run_in_executor(
-            self._threads,
-            survey,
-            self._parts.store,
-            self._parts.storage,
-            self._prober,
-            self._parts.queues[TRANSCRIBE.name],
-            opened,
-            self._settings.language,
+    async def run(self, opened: Surveying, unit: int) -> None:
+        """Decode, find speech, pack."""
+        loop = asyncio.get_running_loop()
+        opened.packed = await loop.run_in_executor(
+            self._threads, pack, self._parts.storage, self._prober, opened.ticket
         )
 
-    def finish(self, opened: Ticket) -> str:
-        """`survey` has committed it."""
-        return "surveyed"
+    def finish(self, opened: Surveying) -> str:
+        """Commit: asked again after an outage, without decoding again."""
+        assert opened.packed is not None
+        queue = self._parts.queues[TRANSCRIBE.name]
+        language, storage = self._settings.language, self._parts.storage
+        commit(self._parts.store, storage, queue, opened.ticket, opened.packed, language)
+        return f"{len(opened.packed.report.plan.windows)} windows"
 
     def floor(self) -> Floor | None:
         """With enough speech surveyed ahead, only recordings that would go first are surveyed."""

@@ -7,6 +7,7 @@ beyond the largest file accepted is read and dropped.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -72,8 +73,8 @@ async def read_form(
     """
     boundary = _boundary(request.headers.get("content-type", ""))
     with _open_unnamed(folder) as on_disk:
-        reader = _Reader(Form(on_disk), boundary, files, fields, limit_bytes)
         try:
+            reader = _Reader(Form(on_disk), boundary, files, fields, limit_bytes)
             async for received in request.stream():
                 reader.take(received)
                 if reader.unwritten_bytes >= CHUNK_BYTES:
@@ -98,7 +99,12 @@ def _open_unnamed(folder: Path) -> IO[bytes]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return tempfile.TemporaryFile(dir=folder, buffering=0)
     except OSError as error:
-        raise PartDown(f"Storage does not answer: {error}") from error
+        raise _storage_error(error) from error
+
+
+def _storage_error(error: OSError) -> PartDown:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return PartDown("Storage is full." if full else f"Storage does not answer: {error}")
 
 
 class _Reader:
@@ -148,7 +154,7 @@ class _Reader:
             while rest:
                 rest = rest[self.form.on_disk.write(rest) :]
         except OSError as error:
-            raise PartDown(f"Storage does not answer: {error}") from error
+            raise _storage_error(error) from error
 
     def finish(self) -> None:
         """Raise `BadRequest` unless the body was a whole form of known parts."""

@@ -65,6 +65,10 @@ async def submit(request: Request, parts: GivenParts) -> Submission:
         return await run_in_threadpool(_accept_all, parts, form, said, limit_bytes)
 
 
+METADATA_DEPTH = 32
+"""Levels of nesting; an answer's serialiser gives up at 255, and with it whole lists of jobs."""
+
+
 def _said(form: Form) -> dict[str, Any]:
     """What the sender says of all files; raises `BadRequest` for what cannot be meant."""
     batch_id = form.fields.get("batch_id") or str(uuid_utils.uuid7())
@@ -86,9 +90,19 @@ def _metadata(text: str) -> dict[str, Any]:
         raise BadRequest("metadata is not JSON.") from None
     if not isinstance(read, dict):
         raise BadRequest("metadata is not a JSON object.")
-    if "\\u0000" in json.dumps(read):
-        raise BadRequest("metadata holds a NUL character, which cannot be kept.")
+    _check_kept(read, METADATA_DEPTH)
     return read
+
+
+def _check_kept(value: Any, depth_left: int) -> None:
+    """Raise `BadRequest` for what Postgres cannot keep or an answer cannot carry."""
+    if depth_left < 0:
+        raise BadRequest(f"metadata is nested deeper than {METADATA_DEPTH} levels.")
+    if isinstance(value, str) and "\0" in value:
+        raise BadRequest("metadata holds a NUL character, which cannot be kept.")
+    inside = [*value, *value.values()] if isinstance(value, dict) else value
+    for one in inside if isinstance(value, dict | list) else ():
+        _check_kept(one, depth_left - 1)
 
 
 def _not_json(constant: str) -> NoReturn:

@@ -85,7 +85,9 @@ class Service:
             answer = self._http.request(method, path, **how)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise Unreachable(
-                f"The service at {self.url} does not answer ({error or type(error).__name__})."
+                f"No service answers at {self.url} ({error or type(error).__name__}). Start it "
+                "with `fairscribe up`; if it runs elsewhere, set FAIRSCRIBE_HOME as it was set "
+                "there, or FAIRSCRIBE_API_URL."
             ) from error
         if answer.is_success:
             return answer

@@ -22,6 +22,13 @@ PIPE_WIDTH = 200
 """Columns of a table that goes to a file or a pipe, where nobody said how many fit."""
 
 
+TIMES = ("length", "waited", "ran", "work", "done")
+"""Columns that stand right though they are words."""
+
+FOLDED = ("meaning", "value", "default")
+"""Columns that go on in the next line where a terminal is narrow; a file's name is cut instead."""
+
+
 def to_stdout() -> Console:
     """Where answers go."""
     return Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -38,12 +45,17 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table on stdout; numbers stand right, nothing is read as markup."""
+    """A table on stdout; numbers stand right, nothing is read as markup, only names are cut."""
     table = Table(title=Text(title), box=box.SIMPLE, title_justify="left")
     body = [list(row) for row in rows]
     for number, name in enumerate(columns):
-        numeric = bool(body) and all(isinstance(row[number], int | float) for row in body)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        numeric = name in TIMES or all(isinstance(row[number], int | float) for row in body)
+        table.add_column(
+            name,
+            justify="right" if numeric and body else "left",
+            no_wrap=name not in FOLDED,
+            overflow="ellipsis" if name == "file" else "fold",
+        )
     for row in body:
         table.add_row(*(Text(_cell(value)) for value in row))
     to_stdout().print(table)
@@ -114,7 +126,7 @@ def print_queue(view: dict[str, Any]) -> None:
         f"{stage}: {view['waiting'][stage]} wait, {view['working'][stage]} in work"
         for stage in ("transcribe", "survey")
     ]
-    columns = ("place", "file", "stage", "waited", "work", "ratio", "why first")
+    columns = ("place", "file", "stage", "waited", "work", "ratio", "ranked by")
     rows = [
         (
             job["position"],
@@ -127,7 +139,8 @@ def print_queue(view: dict[str, Any]) -> None:
         )
         for job in view["head"]
     ]
-    print_table(f"{view['policy']}   {'   '.join(words)}", columns, rows)
+    legend = "W: waited, S: predicted work in slot seconds of the reference engine, both in seconds"
+    print_table(f"{view['policy']}   {'   '.join(words)}\n{legend}", columns, rows)
 
 
 def why_first(policy: str, wait_s: float, work_s: float) -> str:

@@ -138,12 +138,12 @@ class Tracks:
         if form != self._form:
             self._flush()
             self._form = form
-            self._resampler = AudioResampler("s16p", frame.layout, SAMPLE_RATE_HZ)
+            self._resampler = AudioResampler("s16", frame.layout, SAMPLE_RATE_HZ)
         assert self._resampler is not None
         # Timestamps from a hostile file must not steer the resampler; samples are only joined.
         frame.pts = None
         for part in self._resampler.resample(frame):
-            self._append(cast(Pcm, part.to_ndarray()))
+            self._append(_planes(part))
 
     def close(self, at_least: int) -> tuple[Pcm, ...]:
         """All samples so far, without a copy, in `at_least` tracks: one sample may give none."""
@@ -154,7 +154,7 @@ class Tracks:
     def _flush(self) -> None:
         if self._resampler is not None:
             for part in self._resampler.resample(None):
-                self._append(cast(Pcm, part.to_ndarray()))
+                self._append(_planes(part))
             self._resampler = None
 
     def _append(self, planes: Pcm) -> None:
@@ -169,3 +169,9 @@ class Tracks:
                 track += planes[0].tobytes()
             else:
                 track += planes[number].tobytes() if number < len(planes) else silence
+
+
+def _planes(part: AudioFrame) -> Pcm:
+    """One row a channel. From packed samples: PyAV 18 reads beyond its array of planes at 8."""
+    packed = cast(Pcm, part.to_ndarray())
+    return np.ascontiguousarray(packed.reshape(-1, part.layout.nb_channels).T)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
 
@@ -29,36 +30,59 @@ CHUNK_BYTES = 1 << 20
 """Packed speech goes to storage in pieces of this size."""
 
 
-def survey(
-    store: Engine,
-    storage: Storage,
-    prober: Prober,
-    transcribe_queue: RedisQueue,
-    ticket: Ticket,
-    default_language: str,
-) -> None:
-    """Survey one job and let it wait for an engine; complete it here when nobody speaks in it.
+@dataclass(frozen=True)
+class Packed:
+    """A decoded recording: its report, and where its packed speech lies."""
 
-    Raises `RecordingRefused` when it is not sound after all, `LeaseLost` when another worker has
-    it, `PartDown` when storage or Postgres does not answer.
+    report: SurveyReport
+    artefact_key: str
+
+
+def pack(storage: Storage, prober: Prober, ticket: Ticket) -> Packed:
+    """Decode one recording and store its packed speech.
+
+    Raises `RecordingRefused` when it is not sound after all, `PartDown` when storage does not
+    answer.
     """
     # a key of its own for each run: one whose commit went through unheard keeps its artefact
     artefact_key = f"packed/{ticket.job_id}-{ticket.attempt}-{uuid4().hex[:8]}"
-    report = _pack(storage, prober, ticket, artefact_key)
-    plan = report.plan
+    return Packed(_decode(storage, prober, ticket, artefact_key), artefact_key)
+
+
+def commit(
+    store: Engine,
+    storage: Storage,
+    transcribe_queue: RedisQueue,
+    ticket: Ticket,
+    packed: Packed,
+    default_language: str,
+) -> None:
+    """Let the surveyed job wait for an engine; complete it here when nobody speaks in it.
+
+    May be asked again after `PartDown`. Raises `LeaseLost` when another worker has the job.
+    """
+    report, plan = packed.report, packed.report.plan
     language = ticket.language or default_language
     if not plan.windows:
         _complete_silent(store, ticket, plan, language, _damage(report))
         return
     work_s = predicted_work_s(plan.speech_s, len(plan.windows), language)
-    place = _keep(store, ticket, plan, artefact_key, bucket_of(work_s), _damage(report))
-    if place is None:
-        storage.delete(artefact_key)
+    place = _keep(store, ticket, plan, packed.artefact_key, bucket_of(work_s), _damage(report))
+    if place is not None:
+        transcribe_queue.offer(place)
+    elif not _was_kept(store, ticket, packed.artefact_key):
+        storage.delete(packed.artefact_key)
         raise LeaseLost
-    transcribe_queue.offer(place)
 
 
-def _pack(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str) -> SurveyReport:
+def _was_kept(store: Engine, ticket: Ticket, artefact_key: str) -> bool:
+    """Whether an earlier commit of this very survey went through, its answer lost."""
+    with transaction(store) as c:
+        found = partials.plan_of(c, ticket.job_id)
+    return found is not None and found[1] == artefact_key
+
+
+def _decode(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str) -> SurveyReport:
     fd = storage.open_fd(ticket.storage_key)
     try:
         # A file without a name: a worker that is killed leaves no speech of anybody lying about.

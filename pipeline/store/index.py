@@ -31,14 +31,16 @@ def needed_keys(c: Connection, keys: Sequence[str]) -> tuple[set[str], set[str]]
     A recording is needed as long as its row stands, packed speech until its job has ended.
     """
     recordings = c.execute(select(jobs.c.storage_key).where(jobs.c.storage_key.in_(keys)))
-    packed = c.execute(
-        select(plans.c.artefact_key, jobs.c.state)
-        .join(jobs, jobs.c.id == plans.c.job_id)
-        .where(plans.c.artefact_key.in_(keys))
-    ).all()
-    ended = {row.artefact_key for row in packed if State(row.state) in FINAL}
-    live = {row.artefact_key for row in packed} - ended
-    return {row.storage_key for row in recordings} | live, ended
+    planned = c.execute(select(plans.c.artefact_key).where(plans.c.artefact_key.in_(keys)))
+    # packed/<job id>-<attempt>-...: one that no plan names belongs to a survey cut short
+    owners = {key: key[len("packed/") :][:36] for key in keys if key.startswith("packed/")}
+    ids = [job_id for job_id in owners.values() if len(job_id) == 36]
+    rows = c.execute(
+        select(jobs.c.id).where(_any_of(ids), jobs.c.state.in_([state.value for state in FINAL]))
+    )
+    final = {str(row.id) for row in rows}
+    ended = {key for key, job_id in owners.items() if job_id in final}
+    return ({r.storage_key for r in recordings} | {p.artefact_key for p in planned}) - ended, ended
 
 
 def indexed(c: Connection, stage: Stage, job_ids: Sequence[str]) -> None:

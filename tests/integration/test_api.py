@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -577,3 +578,31 @@ def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestCli
     assert set(form["schema"]["properties"]) == {"files", "batch_id", "language", "metadata"}
     assert "4XX" in described["paths"]["/v1/jobs"]["get"]["responses"]
     assert "422" not in described["paths"]["/v1/jobs"]["get"]["responses"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        ('{"a":' * 40 + "1" + "}" * 40, "nested deeper"),
+        (json.dumps({"a": ["x\0"]}), "NUL character"),
+    ],
+)
+def test_metadata_that_no_answer_could_carry_is_refused(
+    api: TestClient, metadata: str, why: str
+) -> None:
+    sent = api.post("/v1/jobs", files={"files": ("a.wav", b"RIFF")}, data={"metadata": metadata})
+    assert sent.status_code == 400
+    assert why in sent.json()["detail"]
+    assert api.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_metadata_with_a_backslash_and_a_u_is_kept(api: TestClient) -> None:
+    metadata = {"path": "C:\\u0000dir"}
+    fields = {"metadata": json.dumps(metadata)}
+    api.post("/v1/jobs", files={"files": ("a.wav", b"RIFF")}, data=fields)
+    assert api.get("/v1/jobs").json()["jobs"][0]["metadata"] == metadata
+
+
+def test_a_boundary_longer_than_a_form_may_have_is_a_bad_request(api: TestClient) -> None:
+    kind = {"Content-Type": f"multipart/form-data; boundary={'b' * 5000}"}
+    assert api.post("/v1/jobs", content=b"x", headers=kind).status_code == 400

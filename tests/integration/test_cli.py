@@ -356,7 +356,7 @@ def test_a_service_that_does_not_answer_is_one_sentence_and_exit_code_2(
     refused = alone(*words)
 
     assert "`fairscribe up`" in unset.err
-    assert "http://127.0.0.1:1 does not answer" in refused.err
+    assert "No service answers at http://127.0.0.1:1 " in refused.err
     for ran in (unset, refused):
         assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
 

@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from io import BytesIO
 
 import pytest
+from redis.exceptions import ResponseError
 from sqlalchemy import text
 
 from pipeline.errors import PartDown
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, State
 from pipeline.parts import Parts
+from pipeline.settings import read_settings
 from pipeline.steps.accept import Upload, accept
 from pipeline.steps.probe import probe
 from pipeline.store import jobs, views
 from pipeline.store.session import transaction
 from tests.lines import states
+from workers.app import make_app
 
 
 def tone(seconds: float) -> bytes:
@@ -111,3 +114,8 @@ def test_a_job_that_cannot_be_committed_leaves_no_file(
     with pytest.raises(PartDown):
         accepted(parts, tone(2))
     assert [p for p in (parts.settings.home / "storage").rglob("*") if p.is_file()] == []
+
+
+def test_a_redis_that_answers_errors_is_waited_out_like_one_that_is_gone() -> None:
+    with make_app(read_settings({"FAIRSCRIBE_REDIS_URL": "redis://h/0"})).connection() as broker:
+        assert issubclass(ResponseError, broker.connection_errors)

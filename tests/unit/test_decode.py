@@ -16,7 +16,7 @@ from pipeline.errors import DamagedAudio, NoSamples, TooLong
 from pipeline.intake.decode import Decoded, Tracks, decode
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.pack import quietest, survey
-from pipeline.recording import SurveyReport
+from pipeline.recording import SAMPLE_RATE_HZ, SurveyReport
 from tests.sounds import encoded, joined, noise, sides, silence, tone, voice, wav, write
 
 Decode = Callable[..., Decoded]
@@ -189,3 +189,17 @@ def test_the_quietest_moment_is_looked_for_on_the_channel_asked() -> None:
     loud, gap = noise(10), noise(10)
     gap[64_000:67_200] = 0
     assert quietest([loud, gap], 1, 2.0, 7.0) == pytest.approx(4.1, abs=0.06)
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 16])
+def test_every_channel_of_a_recording_of_many_keeps_its_own_samples(count: int) -> None:
+    tracks = Tracks()
+    layouts = {1: "mono", 2: "stereo", 8: "7.1", 16: "16 channels"}
+    frame = av.AudioFrame(format="s16", layout=layouts[count], samples=1600)
+    values = np.tile(np.arange(1, count + 1, dtype=np.int16) * 100, 1600)
+    frame.planes[0].update(values.tobytes())
+    frame.sample_rate = SAMPLE_RATE_HZ
+    tracks.add(frame)
+    heard = tracks.close(count)
+    assert [int(np.median(channel)) for channel in heard] == [100 * (n + 1) for n in range(count)]
+    assert {len(channel) for channel in heard} == {1600}
