@@ -115,12 +115,14 @@ def word_error_rate(said: dict[str, str], heard: dict[str, str]) -> float:
 def show(jobs: list[dict[str, Any]], heard: dict[str, str], said: dict[str, str]) -> None:
     """The table: file, length and how it was found, wait, run, word error, words."""
     title = "Fairscribe demo, in the order of completion"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, expand=True)
     for name, justify in [
         *(("file", "left"), ("length", "right"), ("found by", "left")),
         *(("wait", "right"), ("run", "right"), ("WER", "right"), ("text", "left")),
     ]:
-        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+        # the text takes what the others leave, on one line
+        ratio = 1 if name == "text" else None
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", ratio=ratio)
     for job in sorted(jobs, key=lambda job: job["completed_at"] or ""):
         name = job["file_name"]
         error = job["error"]["message"] if job["error"] else ""

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import Engine, text
-from tests.servers import start_servers
 
 from pipeline.parts import Parts, open_parts
 from pipeline.queue.redis_queue import connect
 from pipeline.settings import Settings, read_settings, sqlalchemy_url
 from pipeline.store import schema
 from pipeline.store.session import open_store
+from tests.servers import start_servers
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 

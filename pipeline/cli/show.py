@@ -46,7 +46,8 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """A table on stdout; numbers stand right, nothing is read as markup, only names are cut."""
-    table = Table(title=Text(title), box=box.SIMPLE, title_justify="left")
+    narrow = sys.stdout.isatty() and "file" in columns
+    table = Table(title=Text(title), box=box.SIMPLE, title_justify="left", expand=narrow)
     body = [list(row) for row in rows]
     for number, name in enumerate(columns):
         numeric = name in TIMES or all(isinstance(row[number], int | float) for row in body)
@@ -55,6 +56,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
             justify="right" if numeric and body else "left",
             no_wrap=name not in FOLDED,
             overflow="ellipsis" if name == "file" else "fold",
+            ratio=1 if narrow and name == "file" else None,
         )
     for row in body:
         table.add_row(*(Text(_cell(value)) for value in row))
