@@ -6,8 +6,11 @@ can be lost between Redis and a worker, a row in Postgres cannot.
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery import Celery
-from kombu.transport.redis import Transport
+from kombu.transport import redis as transport
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pipeline.handover import ERRANDS_QUEUE
@@ -15,7 +18,25 @@ from pipeline.settings import Settings, celery_broker_url, read_settings
 
 # Redis answers an error while its disk is full, its memory is, or another server has become the
 # master. Celery would end the worker; as an error of the connection it is waited out.
-Transport.connection_errors += (ResponseError,)
+transport.Transport.connection_errors += (ResponseError,)
+
+
+class _Channel(transport.Channel):
+    """A channel whose connection was given up says so in a way that Celery expects.
+
+    With messages in hand when the broker is lost, kombu 5.7 goes back to the old channel to restore
+    or acknowledge them, and the AttributeError it meets there ends the worker. A connection error
+    is passed over: such messages are delivered again after `visibility_timeout`.
+    """
+
+    def _create_client(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super()._create_client(*arguments, **options)  # type: ignore[no-untyped-call]
+        except AttributeError as gone:
+            raise RedisConnectionError("the connection of this channel was given up") from gone
+
+
+transport.Transport.Channel = _Channel
 
 
 def make_app(settings: Settings) -> Celery:
