@@ -52,7 +52,7 @@ def transcribed(parts: Parts) -> int:
 class WatchedQueue(RedisQueue):
     """Compares every claim with a brute-force search over all that wait."""
 
-    waiting: dict[str, Waiting]
+    watched: dict[str, Waiting]
     wrong: list[str]
     claims: int
 
@@ -63,13 +63,13 @@ class WatchedQueue(RedisQueue):
         assert policy in (before, self.policy())  # a switch holds from the next claim
         table = pairs(policy)
         for job in answer.jobs:
-            if job.job_id not in self.waiting:
+            if job.job_id not in self.watched:
                 continue  # a ghost: the audit read it just before it ended; its grant is refused
-            key = {j: order_key(w, table, answer.now_ms) for j, w in self.waiting.items()}
-            best = min(self.waiting, key=lambda job_id: key[job_id])
+            key = {j: order_key(w, table, answer.now_ms) for j, w in self.watched.items()}
+            best = min(self.watched, key=lambda job_id: key[job_id])
             if best != job.job_id:
                 self.wrong.append(f"{policy}: took {job.job_id}, first was {best}")
-            del self.waiting[job.job_id]
+            del self.watched[job.job_id]
             self.claims += 1
         return answer
 
@@ -86,7 +86,7 @@ def test_200_jobs_are_claimed_in_the_order_of_a_brute_force_search(
     queue = WatchedQueue(connect(parts.settings.redis_url or ""), TRANSCRIBE.name)
     with transaction(parts.store) as c:
         places, _, _ = index.page_of_stage(c, TRANSCRIBE, None, 500)
-    queue.waiting, queue.wrong, queue.claims = {p.job_id: p for p in places}, [], 0
+    queue.watched, queue.wrong, queue.claims = {p.job_id: p for p in places}, [], 0
     queue.set_policy(parse_policy(texts[0]))
     queue.enqueue(places)
     parts.queues[TRANSCRIBE.name] = queue
