@@ -262,13 +262,23 @@ def granted_after(up: House, job_id: str, at: float) -> tuple[float, int, str] |
 
 def kill_with_engine(worker: psutil.Process) -> tuple[float, float]:
     """Kill -9; (seconds until nothing it had started was left, time of the kill)."""
-    children = worker.children(recursive=True)
-    assert any("EngineCore" in child.name() for child in children), children
+    family = [worker, *worker.children(recursive=True)]
+    assert any("EngineCore" in member.name() for member in family), family
+    named = {member.pid: semaphores(member.pid) for member in family}
     killed_at = time.time()
     os.kill(worker.pid, signal.SIGKILL)
-    pids = [worker.pid, *(child.pid for child in children)]
-    until(lambda: not any(map(is_alive, pids)), 30, "worker and engine are gone")
-    return time.time() - killed_at, killed_at
+    until(lambda: not any(map(is_alive, named)), 30, "worker and engine are gone")
+    gone_s = time.time() - killed_at
+    for semaphore in set().union(*named.values()):
+        semaphore.unlink(missing_ok=True)  # the process that would have done so was killed as well
+    return gone_s, killed_at
+
+
+def semaphores(pid: int) -> set[Path]:
+    """Named semaphores a process has open: they outlive it. Known by inode; names come later."""
+    maps = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    inodes = {int(words[4]) for words in maps if words[5:] and words[5].startswith("/dev/shm/sem.")}
+    return {file for file in Path("/dev/shm").glob("sem.*") if file.stat().st_ino in inodes}
 
 
 @contextlib.contextmanager
