@@ -65,10 +65,26 @@ def spawn(
                 group=user.gid if user else None,
                 extra_groups=[] if user else None,
                 # CPython calls this after it changed the user; a change of user would undo it.
-                preexec_fn=die_with_parent(death_signal),
+                preexec_fn=_prepared(death_signal),
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise PartDown(f"cannot start {argv[0]}: {error}") from error
+
+
+def _prepared(death_signal: signal.Signals) -> Callable[[], None]:
+    """What a child does between fork and exec.
+
+    A shell starts background commands with SIGINT and SIGQUIT ignored, and ignoring is inherited:
+    under `nohup fairscribe up &` a part would be deaf to the signals that stop and hurry it.
+    """
+    bind_to_parent = die_with_parent(death_signal)
+
+    def prepare() -> None:
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
+        bind_to_parent()
+
+    return prepare
 
 
 def _private(path: str, flags: int) -> int:
