@@ -1,8 +1,8 @@
 """Where recordings and packed speech are kept: keys and bytes come in, and come back.
 
 A folder of this machine or an object store. Keys are made by this program (`recordings/<job id>`,
-`packed/<job id>-<attempt>`), never of a file name somebody gave. What `put` or `put_file` has
-returned for is durable: a folder has been fsynced, an object store has acknowledged.
+`packed/<job id>-<attempt>-<run>`), never of a file name somebody gave. What `put` has returned for
+is durable: a folder has been fsynced, an object store has acknowledged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -60,16 +59,6 @@ class Storage:
             raise
         return stream.size_bytes, stream.digest.hexdigest()
 
-    def put_file(self, key: str, path: Path) -> None:
-        """Move a finished file in. Raises PartDown; the file is then still where it was."""
-        _checked(key)
-        with _telling():
-            if self._folder is None:
-                obstore.put(self._store, key, path)
-            else:
-                self._move_in(key, path)
-            path.unlink(missing_ok=True)
-
     def open_fd(self, key: str) -> int:
         """A file descriptor to read the whole of `key` from; the caller closes it.
 
@@ -113,24 +102,6 @@ class Storage:
         with _telling():
             found = [one for page in obstore.list(self._store, prefix=folder) for one in page]
         return [(one["path"], (now - one["last_modified"]).total_seconds()) for one in found]
-
-    def _move_in(self, key: str, path: Path) -> None:
-        assert self._folder is not None
-        target = self._folder / key
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # The marker is obstore's own for unfinished files, so its listings leave it out too.
-        near = target.with_name(f"{target.name}#1")
-        try:
-            os.link(path, near)
-        except OSError:  # another file system, or one without links
-            shutil.copyfile(path, near)
-        try:
-            _fsync(near)
-            near.replace(target)
-        except OSError:
-            near.unlink(missing_ok=True)
-            raise
-        self._make_durable(key)
 
     def _make_durable(self, key: str) -> None:
         """Flush the file, its folder, and the folders above up to the store's own."""

@@ -131,22 +131,6 @@ def test_deleting_twice_is_as_good_as_once(storage: Storage) -> None:
         storage.size(KEY)
 
 
-def test_a_finished_file_is_moved_in(storage: Storage, tmp_path: Path) -> None:
-    packed = tmp_path / "packed.s16"
-    packed.write_bytes(b"speech" * 1_000)
-    storage.put_file("packed/job-1.s16", packed)
-    assert storage.read_range("packed/job-1.s16", 0, 6_000) == b"speech" * 1_000
-    assert not packed.exists()
-
-
-def test_a_finished_file_takes_the_place_of_an_older_one(storage: Storage, tmp_path: Path) -> None:
-    for content in (b"first", b"second"):
-        packed = tmp_path / "packed.s16"
-        packed.write_bytes(content)
-        storage.put_file("packed/job-1.s16", packed)
-    assert storage.read_range("packed/job-1.s16", 0, 6) == b"second"
-
-
 @pytest.mark.parametrize(
     "key", ["../passwd", "recordings/../../x", "/etc/passwd", "recordings/a b", "recordings/", ""]
 )
@@ -158,32 +142,14 @@ def test_a_key_that_is_not_ours_is_refused(storage: Storage, key: str) -> None:
             ask(key)
 
 
-def test_a_file_on_another_file_system_is_copied_in(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
-
-    monkeypatch.setattr(os, "link", refuse)
-    packed = tmp_path / "packed.s16"
-    packed.write_bytes(b"speech")
-    Storage(folder).put_file("packed/job-1.s16", packed)
-    assert keys_under(folder) == ["packed/job-1.s16"]
-    assert (folder / "packed/job-1.s16").read_bytes() == b"speech"
-
-
 def test_file_and_folders_are_flushed_before_put_returns(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[Path] = []
     monkeypatch.setattr(storage_module, "_fsync", flushed.append)
     storage = Storage(folder)
     storage.put(KEY, [b"call"], LIMIT)
     assert flushed == [folder / KEY, folder / "recordings", folder]
-    packed = tmp_path / "packed.s16"
-    packed.write_bytes(b"speech")
-    storage.put_file("packed/job-1.s16", packed)
-    assert [folder / "packed/job-1.s16", folder / "packed", folder] == flushed[-3:]
 
 
 def test_a_failed_flush_is_not_told_as_success(
