@@ -30,7 +30,9 @@ setup: $(READY) ## Make .venv from the locked requirements; the CLI is then .ven
 	@:
 
 # --no-deps: the lock is the whole list, and what vLLM asks for beside it must stay out (docs/decisions.md). --no-compile:
-# byte code is made for what is imported, on first use, which takes seconds where making it for everything takes a minute.
+# pip would make byte code on one core; compileall does it on all. Left to first use it would never be kept where
+# PYTHONDONTWRITEBYTECODE is set, as in many images, and every start of the engine would take twice as long. It fails for
+# files that are not Python of this version, which nobody imports.
 # The compat mode puts the tree itself on the path, which mypy and import-linter can follow and an import hook not.
 $(READY): $(LOCKS) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
@@ -41,6 +43,7 @@ $(READY): $(LOCKS) pyproject.toml
 	@$(PIP_INSTALL) --dry-run --only-binary :all: "$(TORCH)" >/dev/null 2>&1 || more="--extra-index-url $(TORCH_INDEX)"; \
 	  $(PIP_INSTALL) --require-hashes --only-binary :all: $(LOCKS:%=-r %) $$more
 	@$(PIP_INSTALL) --no-build-isolation --config-settings editable_mode=compat -e .
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 demo: $(READY) ## Transcribe fourteen recordings on real parts, print the table, stop everything
