@@ -15,14 +15,20 @@
      +- JobFailed                  the job ended without a transcript though the file may be sound
      |   +- EngineCrashedOnJob
      |   +- RecordingMissing
+     |   +- FetchFailed
      |   +- UnexpectedError
      +- LeaseLost                  somebody else holds the job, or it ended: write nothing
      +- EngineDead                 the speech engine died under a window
      +- WindowRefused              the engine cannot hear this one window
      +- PartDown                   Postgres, Redis or storage does not answer
      +- NoSuchJob
+     +- NoSuchBatch
+     +- NoSuchModel
      +- TranscriptNotReady
+     +- NotRetryable               a retry of a job that has not failed, or has nothing to try with
+     +- RequestInProgress          the same Idempotency-Key is being carried out
      +- BadRequest                 the caller's mistake, told in a sentence
+     |   +- KeyReused              the same Idempotency-Key with another request
      +- BadSetting                 a setting is refused at start
 
 `code` is stable and public: it is stored with the job and sent to callers. The docstring is the
@@ -126,6 +132,12 @@ class RecordingMissing(JobFailed):
     code = "recording_missing"
 
 
+class FetchFailed(JobFailed):
+    """The recording could not be fetched from its URL."""
+
+    code = "fetch_failed"
+
+
 class UnexpectedError(JobFailed):
     """Something we did not foresee went wrong; the worker's log tells what."""
 
@@ -162,16 +174,46 @@ class NoSuchJob(FairscribeError):
     code = "no_such_job"
 
 
+class NoSuchBatch(FairscribeError):
+    """There is no batch with this id."""
+
+    code = "no_such_batch"
+
+
+class NoSuchModel(FairscribeError):
+    """There is no such model here."""
+
+    code = "no_such_model"
+
+
 class TranscriptNotReady(FairscribeError):
     """The job has no transcript yet."""
 
     code = "transcript_not_ready"
 
 
+class NotRetryable(FairscribeError):
+    """Only a job that failed or was cancelled can be tried again."""
+
+    code = "not_retryable"
+
+
+class RequestInProgress(FairscribeError):
+    """A request with this Idempotency-Key is being carried out; ask again shortly."""
+
+    code = "request_in_progress"
+
+
 class BadRequest(FairscribeError):
     """The request cannot be understood."""
 
     code = "bad_request"
+
+
+class KeyReused(BadRequest):
+    """The Idempotency-Key was used before, for another request."""
+
+    code = "idempotency_key_reused"
 
 
 class BadSetting(FairscribeError):

@@ -5,7 +5,8 @@
                           +---- given back --+             +---- given back ---+
 
 From every state that is not final a job may also become failed or cancelled; a recording without
-speech is completed straight from surveying. `probed` waits in the survey queue, `surveyed` in the
+speech is completed straight from surveying. A retry sends a failed or cancelled job back to
+received, as if it had just come. `probed` waits in the survey queue, `surveyed` in the
 transcribe queue. Moves are made by one SQL statement each, which names the states it allows; the
 table here is what those statements are tested against.
 """
@@ -32,7 +33,7 @@ class State(StrEnum):
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
-"""States nothing leaves."""
+"""States in which a job rests. Only a retry, asked for by a person, leaves one."""
 
 MOVES: dict[State, frozenset[State]] = {
     State.RECEIVED: frozenset({State.PROBED, State.FAILED, State.CANCELLED}),
@@ -45,8 +46,8 @@ MOVES: dict[State, frozenset[State]] = {
     State.SURVEYED: frozenset({State.RUNNING, State.COMPLETED, State.FAILED, State.CANCELLED}),
     State.RUNNING: frozenset({State.SURVEYED, State.COMPLETED, State.FAILED, State.CANCELLED}),
     State.COMPLETED: frozenset(),
-    State.FAILED: frozenset(),
-    State.CANCELLED: frozenset(),
+    State.FAILED: frozenset({State.RECEIVED}),
+    State.CANCELLED: frozenset({State.RECEIVED}),
 }
 """Every move a job can make. `probed -> surveyed` and `surveyed -> completed` are a worker whose
 lease ran out while it finished: nobody was granted a newer attempt, so its result is kept."""
@@ -65,6 +66,12 @@ class Stage:
 SURVEY = Stage("survey", State.PROBED, State.SURVEYING)
 TRANSCRIBE = Stage("transcribe", State.SURVEYED, State.RUNNING)
 STAGES = (SURVEY, TRANSCRIBE)
+
+TASKS = ("transcribe", "translate")
+"""What may be asked of a recording: its words as they were said, or in English."""
+
+AUTO = "auto"
+"""As a language: hear it out, once a recording."""
 
 
 def public_status(state: State) -> str:
@@ -99,7 +106,12 @@ class Ticket:
     storage_key: str
     file_name: str
     language: str | None
+    """As asked for: a code, `AUTO`, or None for the installation's default."""
+    detected_language: str | None
+    """Heard out by an earlier grant."""
     options: dict[str, Any]
+    """What else was asked: `task` (one of `TASKS`), `speakers` (labels of the left and the right
+    channel)."""
     duration_s: float
     plan_hash: str | None
     model: str | None
@@ -125,6 +137,13 @@ class JobView:
     container: str | None
     codec: str | None
     language: str | None
+    """As asked for."""
+    detected_language: str | None
+    """Heard out, when none was asked for."""
+    source_url: str | None
+    """Where it is fetched from; None when it was uploaded."""
+    options: dict[str, Any]
+    """See `Ticket.options`."""
     model: str | None
     attempt: int
     """The newest fencing token, counted over both stages."""

@@ -65,6 +65,20 @@ class Settings(BaseModel):
     flower_port: int = Field(
         5555, ge=0, le=65535, description="Port of Flower; 0 takes a free one (unit: port)"
     )
+    flower_url: str | None = Field(
+        None,
+        description="Where people reach Flower, for the link from a job to its task; unset: the "
+        "one `up` started (unit: URL)",
+    )
+    flower_auth: str | None = Field(
+        None,
+        pattern="^[^:]+:.+$",
+        description="user:password Flower asks for; needed where it listens beyond this machine "
+        "(unit: text)",
+    )
+    flower_max_tasks: int = Field(
+        10_000, ge=100, le=10_000_000, description="Tasks Flower remembers (unit: tasks)"
+    )
     engine: Literal["vllm", "echo"] = Field(
         "vllm",
         description="Speech engine; `echo` hears nothing and only takes time, for tests of load "
@@ -78,8 +92,9 @@ class Settings(BaseModel):
     )
     language: str = Field(
         "en",
-        pattern="^[a-z]{2,3}$",
-        description="Language of a recording that names none (unit: ISO 639-1 code)",
+        pattern="^(auto|[a-z]{2,3})$",
+        description="Language of a recording that names none; `auto`: heard out, once a recording "
+        "(unit: ISO 639-1 code)",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Number format of the engine; auto suits the device (unit: name)"
@@ -154,6 +169,14 @@ class Settings(BaseModel):
     max_duration_h: float = Field(
         12.0, gt=0, le=100, description="Longest recording accepted (unit: hours)"
     )
+    url_timeout_s: float = Field(
+        600.0, gt=0, description="Time fetching a recording by its URL may take (unit: seconds)"
+    )
+    url_private: bool = Field(
+        False,
+        description="Fetch from private and local addresses too: only where every caller is "
+        "trusted (unit: true or false)",
+    )
 
     @model_validator(mode="after")
     def _renewed_in_time(self) -> Settings:
@@ -170,13 +193,14 @@ class Settings(BaseModel):
         parse_policy(value)
         return value
 
-    @field_validator("database_url", "redis_url", "api_url")
+    @field_validator("database_url", "redis_url", "api_url", "flower_url")
     @classmethod
     def _has_scheme(cls, value: str | None, info: Any) -> str | None:
         schemes = {
             "database_url": ("postgresql", "postgres", "postgresql+psycopg"),
             "redis_url": ("redis", "rediss", "unix"),
             "api_url": ("http", "https"),
+            "flower_url": ("http", "https"),
         }[info.field_name]
         if value is not None and urlsplit(value).scheme not in schemes:
             raise ValueError(f"a URL that begins with {', '.join(schemes)}")

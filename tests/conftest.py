@@ -75,6 +75,6 @@ def corpus() -> Path:
 def _empty(servers: SimpleNamespace) -> None:
     engine = open_store(sqlalchemy_url(servers.database_url))
     with engine.begin() as c:
-        c.execute(text("TRUNCATE jobs, plans, windows, transcripts, policies"))
+        c.execute(text("TRUNCATE jobs, plans, windows, transcripts, policies, submissions"))
     engine.dispose()
     connect(servers.redis_url).flushall()

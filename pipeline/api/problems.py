@@ -18,21 +18,31 @@ from starlette.requests import ClientDisconnect
 from pipeline.errors import (
     BadRequest,
     FairscribeError,
+    KeyReused,
+    NoSuchBatch,
     NoSuchJob,
+    NoSuchModel,
+    NotRetryable,
     PartDown,
     RecordingRefused,
+    RequestInProgress,
     TranscriptNotReady,
 )
 from pipeline.logs import log
 
 STATUS: dict[type[FairscribeError], HTTPStatus] = {
     BadRequest: HTTPStatus.BAD_REQUEST,
+    KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
     NoSuchJob: HTTPStatus.NOT_FOUND,
+    NoSuchBatch: HTTPStatus.NOT_FOUND,
+    NoSuchModel: HTTPStatus.NOT_FOUND,
     TranscriptNotReady: HTTPStatus.CONFLICT,
+    NotRetryable: HTTPStatus.CONFLICT,
+    RequestInProgress: HTTPStatus.CONFLICT,
     RecordingRefused: HTTPStatus.UNPROCESSABLE_ENTITY,
     PartDown: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-"""Error class, or one of its bases, -> status. An error that is not here is a 500."""
+"""Error class, or the nearest of its bases, -> status. An error that is not here is a 500."""
 
 RETRY_AFTER_S = 2
 """When to ask again after a part did not answer; embedded servers restart within this."""

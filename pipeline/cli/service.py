@@ -11,8 +11,12 @@ import httpx
 from pipeline.errors import (
     BadRequest,
     FairscribeError,
+    KeyReused,
+    NoSuchBatch,
     NoSuchJob,
+    NotRetryable,
     PartDown,
+    RequestInProgress,
     TranscriptNotReady,
 )
 from pipeline.settings import Settings
@@ -20,7 +24,11 @@ from pipeline.settings import Settings
 TIMEOUT = httpx.Timeout(connect=5.0, read=300.0, write=300.0, pool=5.0)
 """Seconds. Reading is long: the answer to an upload comes after all of it is on disk."""
 
-_ERRORS = {kind.code: kind for kind in (BadRequest, NoSuchJob, PartDown, TranscriptNotReady)}
+_KINDS = (
+    *(BadRequest, KeyReused, NoSuchBatch, NoSuchJob, NotRetryable, PartDown, RequestInProgress),
+    TranscriptNotReady,
+)
+_ERRORS = {kind.code: kind for kind in _KINDS}
 
 
 class Unreachable(PartDown):

@@ -164,6 +164,10 @@ def why_first(policy: str, wait_s: float, work_s: float) -> str:
 # -- settings -------------------------------------------------------------------------------
 
 
+SECRETS = frozenset({"flower_auth"})
+"""Settings whose value is shown to nobody."""
+
+
 @dataclass(frozen=True)
 class ShownSetting:
     """One setting as shown: its unit apart from its meaning, no password in its value."""
@@ -184,7 +188,8 @@ def shown_settings(settings: Settings) -> list[ShownSetting]:
         # a default that is computed depends on who asks; the description says how
         default = more.removeprefix("default: ") if computed else row.default
         unset = getattr(settings, name) is None
-        value = "unset" if unset else _without_password(row.value)
+        secret = "***" if name in SECRETS else _without_password(row.value)
+        value = "unset" if unset else secret
         shown.append(ShownSetting(row.name, value, default, unit, meaning))
     return shown
 

@@ -227,6 +227,7 @@ def _ticket(row: Any) -> Ticket:
         storage_key=row.storage_key,
         file_name=row.file_name,
         language=row.language,
+        detected_language=row.detected_language,
         options=row.options,
         duration_s=row.duration_s or 0.0,
         plan_hash=row.plan_hash,

@@ -68,6 +68,8 @@ jobs = Table(
     Column("windows_total", Integer),
     Column("windows_done", Integer, nullable=False, server_default="0"),
     Column("model", Text),
+    Column("detected_language", Text, comment="heard out, when none was asked for"),
+    Column("source_url", Text, comment="where to fetch it; null: it was uploaded"),
     Column("no_speech", Boolean, nullable=False, server_default=text("false")),
     Column("degraded", Text),
     Column("error_code", Text),
@@ -82,6 +84,13 @@ jobs = Table(
     Index("jobs_state", "state", "id"),
     Index("jobs_live", "id", postgresql_where=text(f"state IN ({_live})")),
     Index("jobs_outbox", "id", postgresql_where=text("index_pending")),
+    Index(
+        "jobs_ended",
+        "batch_id",
+        "completed_at",
+        "id",
+        postgresql_where=text("completed_at IS NOT NULL"),
+    ),
 )
 
 plans = Table(
@@ -123,4 +132,16 @@ policies = Table(
     Column("reason", Text, nullable=False),
     Column("changed_at", DateTime(timezone=True), nullable=False, server_default=_now),
     comment="every change of the order of work; the newest row holds",
+)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("key", Text, primary_key=True, comment="Idempotency-Key"),
+    Column("fingerprint", Text, nullable=False, comment="hash of what was asked"),
+    Column("job_ids", JSONB, nullable=False, comment="chosen before the first is accepted"),
+    Column("answer", JSONB, comment="null while it is worked on"),
+    Column("claimed_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Index("submissions_age", "claimed_at"),
+    comment="requests that may be sent twice and are carried out once",
 )

@@ -31,7 +31,7 @@ def put_into(parts: Parts, job_id: str, state: State) -> Ticket:
             .where(tables.jobs.c.id == uuid.UUID(job_id))
             .values(state=state.value, attempt=1, bucket=50)
         )
-    return Ticket(job_id, 1, 1, 1, 50, "k", "f", "en", {}, 2.0, PLAN.plan_hash, "tiny.en")
+    return Ticket(job_id, 1, 1, 1, 50, "k", "f", "en", None, {}, 2.0, PLAN.plan_hash, "tiny.en")
 
 
 def said(ticket: Ticket) -> Transcript:
