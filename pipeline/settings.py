@@ -23,7 +23,10 @@ from pipeline.scheduling.policies import Policy, parse_policy
 PREFIX = "FAIRSCRIBE_"
 
 NOT_SETTINGS = frozenset({"FAIRSCRIBE_READY_FILE"})
-"""Set by the supervisor for its own parts; not for people."""
+"""Set for each part by whoever starts it, the supervisor or a container; not for people."""
+
+SECRETS = frozenset({"flower_auth"})
+"""Settings whose value is shown to nobody."""
 
 
 def default_home() -> Path:
@@ -62,6 +65,12 @@ class Settings(BaseModel):
         description="Where the command line finds the API; unset: the one `up` started in home "
         "(unit: URL)",
     )
+    flower_host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address Flower listens on; beyond this machine it needs a password "
+        "(unit: host)",
+    )
     flower_port: int = Field(
         5555, ge=0, le=65535, description="Port of Flower; 0 takes a free one (unit: port)"
     )
@@ -72,9 +81,10 @@ class Settings(BaseModel):
     )
     flower_auth: str | None = Field(
         None,
-        pattern="^[^:]+:.+$",
-        description="user:password Flower asks for; needed where it listens beyond this machine "
-        "(unit: text)",
+        # Flower answers nobody any more when there are others than ASCII in it
+        pattern="^[ -9;-~]+:[ -~]+$",
+        description="user:password Flower asks for, in ASCII; needed where it listens beyond this "
+        "machine (unit: text)",
     )
     flower_max_tasks: int = Field(
         10_000, ge=100, le=10_000_000, description="Tasks Flower remembers (unit: tasks)"
@@ -241,7 +251,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         if not first["loc"]:  # about several at once
             raise BadSetting(str(first["msg"]).removeprefix("Value error, ") + ".") from None
         name = str(first["loc"][0])
-        raise BadSetting(f"{PREFIX}{name.upper()}={given.get(name)!r}: {first['msg']}") from None
+        value = "***" if name in SECRETS else repr(given.get(name))
+        raise BadSetting(f"{PREFIX}{name.upper()}={value}: {first['msg']}") from None
 
 
 def _refuse_unknown(environ: Mapping[str, str]) -> None:

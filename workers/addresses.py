@@ -11,16 +11,16 @@ from collections.abc import Callable
 from pipeline.errors import BadSetting
 
 
-def take_ports(host: str, **wanted: int) -> dict[str, int]:
-    """The port to use for each setting: the one wanted, for 0 one that is free.
+def take_ports(**wanted: tuple[str, int]) -> dict[str, int]:
+    """The port to use for each setting's (host, port): the one wanted, for 0 one that is free.
 
     Raises `BadSetting` for one that is taken: its part would die in a loop, or we would take the
     stranger's answer for its own.
     """
     ports = {}
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.ExitStack() as held:  # all at once: two free ones must differ
-        for name, port in wanted.items():
+        for name, (host, port) in wanted.items():
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
             line = held.enter_context(socket.socket(family))
             line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

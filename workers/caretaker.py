@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from pipeline.clock import SystemClock
 from pipeline.errors import PartDown
@@ -16,10 +17,11 @@ TICK_S = 1.0
 
 
 class Caretaker:
-    """Ticks one `Reclaimer` a queue."""
+    """Ticks one `Reclaimer` a queue, and `on_tick` with them."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, on_tick: Callable[[], None] = lambda: None) -> None:
         settings = parts.settings
+        self._on_tick = on_tick
         self._reclaimers = [
             Reclaimer(
                 parts.store,
@@ -46,6 +48,7 @@ class Caretaker:
 
     def _run(self) -> None:
         while not self._stopping.wait(TICK_S):
+            self._on_tick()
             for reclaimer in self._reclaimers:
                 try:
                     reclaimer.tick()

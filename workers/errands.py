@@ -11,7 +11,8 @@ from typing import Any
 
 from celery import bootsteps
 from celery.beat import EmbeddedService, Scheduler
-from celery.signals import worker_ready, worker_shutdown
+from celery.signals import task_success, worker_ready, worker_shutdown
+from celery.worker import state as worker_state
 
 from pipeline.errors import PartDown
 from pipeline.handover import PROBE
@@ -26,7 +27,7 @@ from pipeline.store import jobs
 from pipeline.store.session import transaction
 from workers.app import app
 from workers.caretaker import Caretaker
-from workers.ready import say_ready
+from workers.ready import say_ready, still_ready
 
 SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
@@ -115,6 +116,18 @@ def _begin(**_: Any) -> None:
     say_ready()
 
 
+@task_success.connect
+def _show_success(**_: Any) -> None:
+    # beat, broker, this worker and Postgres all had their part in it
+    still_ready()
+
+
+def _show_work() -> None:
+    """Each second: with all threads in long errands nothing succeeds for a while."""
+    if worker_state.active_requests:
+        still_ready()
+
+
 @worker_shutdown.connect
 def _end(**_: Any) -> None:
     _caretaker().stop()
@@ -124,7 +137,7 @@ def _end(**_: Any) -> None:
 
 @lru_cache(maxsize=1)
 def _caretaker() -> Caretaker:
-    return Caretaker(parts())
+    return Caretaker(parts(), on_tick=_show_work)
 
 
 app.steps["worker"].add(BeatStep)

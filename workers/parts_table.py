@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import math
 import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.settings import Settings
-from workers.addresses import address, answers_health, answers_port, is_loopback, take_ports
+from workers.addresses import address, answers_health, answers_port, take_ports
+from workers.command_lines import command_line
+from workers.flower_server import flower_options
 from workers.part import Part, command
 from workers.postgres import FAST, FAST_WITHIN_S, Postgres
 from workers.state_folder import StateFolder
@@ -80,10 +81,13 @@ class Table:
 
 def draw_up(settings: Settings, folder: StateFolder) -> Table:
     """The table for these settings. Raises `BadSetting`, for example for a port in use."""
+    flower_options(settings)  # refused here, before anything is started
     stores, database_url, redis_url = _stores(settings, folder)
     ports = take_ports(
-        settings.api_host, api_port=settings.api_port, flower_port=settings.flower_port
+        api_port=(settings.api_host, settings.api_port),
+        flower_port=(settings.flower_host, settings.flower_port),
     )
+    settings = settings.model_copy(update=ports)
     env = {
         "FAIRSCRIBE_HOME": str(folder.home),
         "FAIRSCRIBE_DATABASE_URL": database_url,
@@ -93,7 +97,7 @@ def draw_up(settings: Settings, folder: StateFolder) -> Table:
     }
     migrations = command(
         "migrations",
-        _python("workers.migrate"),
+        command_line("migrations", settings),
         folder,
         env=env,
         ready_within_s=math.inf,
@@ -102,11 +106,11 @@ def draw_up(settings: Settings, folder: StateFolder) -> Table:
     return Table(
         settings=settings,
         folder=folder,
-        stages=(stores, (migrations,), _parts(settings, folder, env, ports)),
+        stages=(stores, (migrations,), _parts(settings, folder, env)),
         database_url=database_url,
         redis_url=redis_url,
         api=address(settings.api_host, ports["api_port"]),
-        flower=address(settings.api_host, ports["flower_port"]),
+        flower=address(settings.flower_host, ports["flower_port"]),
     )
 
 
@@ -140,22 +144,13 @@ def _server(
     )
 
 
-def _parts(
-    settings: Settings, folder: StateFolder, env: dict[str, str], ports: dict[str, int]
-) -> tuple[Part, ...]:
-    host, api_port, flower_port = settings.api_host, ports["api_port"], ports["flower_port"]
-    # Open streams of events would keep the API from ending for ever.
-    api = f"uvicorn pipeline.api.app:create --factory --host {host} --port {api_port}"
-    api += " --timeout-graceful-shutdown 5"
-    flower = f"celery -A workers.app flower --address={host} --port={flower_port}"
-    # Flower shows what recordings are called: its API is open only to this machine.
-    flower_env = {"FLOWER_UNAUTHENTICATED_API": "true"} if is_loopback(host) else {}
+def _parts(settings: Settings, folder: StateFolder, env: dict[str, str]) -> tuple[Part, ...]:
     drain_s = settings.drain_s + AFTER_DRAIN_S
 
-    def worker(name: str, words: str, ready_within_s: float) -> Part:
+    def worker(name: str, ready_within_s: float) -> Part:
         return command(
             name,
-            _python(f"celery {words} -n {name}@%h --without-gossip --without-mingle -l INFO"),
+            command_line(name, settings),
             folder,
             env=env,
             ready_within_s=ready_within_s,
@@ -167,26 +162,22 @@ def _parts(
     return (
         command(
             "api",
-            _python(api),
+            command_line("api", settings),
             folder,
             env=env,
-            ready=answers_health(host, api_port),
+            ready=answers_health(settings.api_host, settings.api_port),
             stop_rank=DOOR,
         ),
-        worker("errands", "-A workers.errands worker -P threads -c 4 -Q errands", 90.0),
-        worker("survey", "-A workers.survey worker -P solo -Q survey.idle", 120.0),
+        worker("errands", 90.0),
+        worker("survey", 120.0),
         # no limit: a first download of a large model takes what it takes, and a death is noticed
-        worker("transcribe", "-A workers.transcribe worker -P solo -Q transcribe.idle", math.inf),
+        worker("transcribe", math.inf),
         command(
             "flower",
-            _python(flower),
+            command_line("flower", settings),
             folder,
-            env={**env, **flower_env},
-            ready=answers_port(host, flower_port),
+            env=env,
+            ready=answers_port(settings.flower_host, settings.flower_port),
             stop_rank=WATCHERS,
         ),
     )
-
-
-def _python(words: str) -> list[str]:
-    return [sys.executable, "-m", *words.split()]

@@ -22,7 +22,7 @@ from workers.hands import Hands
 from workers.held import Work
 from workers.lease_keeper import LeaseKeeper
 from workers.pull_loop import PullLoop
-from workers.ready import say_ready
+from workers.ready import say_ready, still_ready
 
 
 class Puller:
@@ -32,7 +32,7 @@ class Puller:
         self._work, self._parts, self._hostname = work, parts, hostname
         self._queue = parts.queues[work.stage.name]
         self._flower = FlowerEvents(app, hostname)
-        self._caretaker = Caretaker(parts)
+        self._caretaker = Caretaker(parts, on_tick=self._show_progress)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pulling: PullLoop | None = None
         self._hands: Hands | None = None
@@ -128,6 +128,11 @@ class Puller:
         """Somebody pressed Terminate in Flower. Runs on Celery's own thread."""
         if cancel(self._parts.store, self._parts.queues, job_id):
             self._lose(job_id)
+
+    def _show_progress(self) -> None:
+        """Renew the sign of life, on the loop itself: one that hangs or stalls shows none."""
+        if self._pulling is not None and self._pulling.moving():
+            self._on_loop(still_ready)
 
     def _lose(self, job_id: str) -> None:
         if self._hands is not None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.scheduling.policies import parse_policy
-from pipeline.settings import Settings, setting_rows
+from pipeline.settings import SECRETS, Settings, setting_rows
 
 PIPE_WIDTH = 200
 """Columns of a table that goes to a file or a pipe, where nobody said how many fit."""
@@ -162,10 +162,6 @@ def why_first(policy: str, wait_s: float, work_s: float) -> str:
 
 
 # -- settings -------------------------------------------------------------------------------
-
-
-SECRETS = frozenset({"flower_auth"})
-"""Settings whose value is shown to nobody."""
 
 
 @dataclass(frozen=True)

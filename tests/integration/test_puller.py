@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -299,3 +301,31 @@ def test_postgres_knows_who_works_and_a_second_worker_never_gets_the_same_job(
     assert {view(parts, job_id).attempts for job_id in ids} == {1}
     assert min(engine.answered for engine in engines) > 0
     assert threading.active_count() < 60
+
+
+def test_the_sign_of_life_comes_from_the_loop_so_that_one_that_hangs_shows_none(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = tmp_path / "ready"
+    monkeypatch.setenv("FAIRSCRIBE_READY_FILE", str(ready))
+
+    def old() -> bool:
+        return ready.stat().st_mtime < 1.0
+
+    with pulling(parts) as puller:
+        eventually(ready.exists, 5, "it said that it is ready")
+        os.utime(ready, (0, 0))
+        eventually(lambda: not old(), 5, "it shows that it serves")
+        hung, go_on = threading.Event(), threading.Event()
+
+        def hang() -> None:
+            hung.set()
+            go_on.wait(10)
+
+        puller._on_loop(hang)
+        assert hung.wait(5)
+        os.utime(ready, (0, 0))
+        puller._show_progress()
+        assert old()
+        go_on.set()
+        eventually(lambda: not old(), 5, "it serves again")

@@ -292,9 +292,9 @@ REAL_UP = """
 import os, sys
 from workers import parts_table, supervisor
 
-real = parts_table._python
-parts_table._python = lambda words: (
-    real(words) if "migrate" in words else ["sh", "-c", os.environ["TOY"]]
+real = parts_table.command_line
+parts_table.command_line = lambda part, settings: (
+    real(part, settings) if part == "migrations" else ["sh", "-c", os.environ["TOY"]]
 )
 parts_table.answers_health = parts_table.answers_port = lambda *_: lambda: True
 sys.exit(supervisor.main(sys.argv[1:]))
@@ -339,15 +339,15 @@ def test_a_port_that_is_taken_is_refused_by_name() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(BadSetting, match=f"FAIRSCRIBE_API_PORT={port}"):
-            take_ports("127.0.0.1", api_port=port, flower_port=0)
+            take_ports(api_port=("127.0.0.1", port), flower_port=("127.0.0.1", 0))
 
 
 def test_free_ports_differ() -> None:
-    ports = take_ports("127.0.0.1", api_port=0, flower_port=0)
+    ports = take_ports(api_port=("127.0.0.1", 0), flower_port=("0.0.0.0", 0))
     assert len({0, *ports.values()}) == 3
 
 
 def test_an_address_where_nobody_listens_does_not_answer() -> None:
-    port = take_ports("127.0.0.1", api_port=0)["api_port"]
+    port = take_ports(api_port=("127.0.0.1", 0))["api_port"]
     assert not answers_port("127.0.0.1", port)()
     assert not answers_health("127.0.0.1", port)()
