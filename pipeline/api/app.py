@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import FastAPI
 
-from pipeline.api import health, order, status, uploads
-from pipeline.api.bodies import Problem
+from pipeline.api import health, openai, order, status, uploads
+from pipeline.api.described import SERVERS, TAGS, describe, operation_id
 from pipeline.api.problems import answer_with_problems
 from pipeline.logs import configure
 from pipeline.parts import open_parts
 from pipeline.settings import read_settings
-
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": Problem, "description": "The request's fault; `code` says which"},
-    "5XX": {"model": Problem, "description": "Our fault; 503 says when to ask again"},
-}
 
 
 def create() -> FastAPI:
@@ -32,11 +26,17 @@ def create() -> FastAPI:
         version=version("fairscribe"),
         summary="Call recordings in, transcripts out, in a fair order.",
         lifespan=_with_parts,
-        responses=_PROBLEMS,
+        description="Errors answer `application/problem+json` with a stable `code`, and those of "
+        "OpenAI's endpoints OpenAI's form. Names that end in `_s` are seconds.",
+        license_info={"name": "GPL-3.0-or-later", "identifier": "GPL-3.0-or-later"},
+        openapi_tags=TAGS,
+        servers=SERVERS,
+        generate_unique_id_function=operation_id,
     )
-    for part in (uploads, status, order, health):
+    for part in (uploads, status, order, openai, health):
         app.include_router(part.router)
     answer_with_problems(app)
+    describe(app)
     return app
 
 

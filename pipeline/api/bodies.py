@@ -44,8 +44,10 @@ class AcceptedFile(BaseModel):
         examples=[_JOB_ID],
     )
     file_name: str = Field(examples=["call-0001.wav"])
-    status: Status = Field(description="`failed` for a file that was refused at once")
-    error: Reason | None = None
+    status: Status = Field(
+        description="`failed` for a file that was refused at once", examples=["queued"]
+    )
+    error: Reason | None = Field(None, examples=[None])
 
 
 class Submission(BaseModel):
@@ -61,12 +63,15 @@ class Job(BaseModel):
     id: str = Field(description="UUIDv7: ids grow with time", examples=[_JOB_ID])
     batch_id: str | None = Field(examples=["monday-calls"])
     file_name: str = Field(description="As sent", examples=["call-0001.wav"])
-    status: Status
-    stage: str = Field(description="The step inside the status", examples=["surveyed"])
-    progress: float = Field(description="Part of the speech that is transcribed, 0..1")
+    status: Status = Field(examples=["completed"])
+    stage: str = Field(description="The step inside the status", examples=["completed"])
+    progress: float = Field(
+        description="Part of the speech that is transcribed, 0..1", examples=[1.0]
+    )
     position: int | None = Field(
         description="Place in the queue of its stage under the policy in force, from 1; "
         "null when it does not wait there",
+        examples=[None],
     )
     eta_s: float | None = Field(description="Seconds until it is done; not forecast yet: null")
     duration_s: float | None = Field(description="Length of the recording", examples=[214.6])
@@ -81,16 +86,18 @@ class Job(BaseModel):
     channels: int | None = Field(examples=[2])
     language: str | None = Field(description="As asked for; null: the default", examples=["en"])
     model: str | None = Field(examples=["tiny.en"])
-    attempts: int = Field(description="How often a worker was given the job")
+    attempts: int = Field(description="How often a worker was given the job", examples=[2])
     created_at: datetime
     started_at: datetime | None = Field(description="First granted to a speech engine")
     first_text_at: datetime | None = Field(description="First part transcribed")
     completed_at: datetime | None = Field(description="When it ended, well or not")
     wait_s: float | None = Field(description="From created_at to started_at", examples=[12.5])
     run_s: float | None = Field(description="From started_at to completed_at", examples=[7.25])
-    error: Reason | None = None
-    degraded: str | None = Field(description="Why the transcript is worth less than usual")
-    no_speech: bool = Field(description="Completed, and nobody spoke")
+    error: Reason | None = Field(None, examples=[None])
+    degraded: str | None = Field(
+        description="Why the transcript is worth less than usual", examples=[None]
+    )
+    no_speech: bool = Field(description="Completed, and nobody spoke", examples=[False])
     metadata: dict[str, Any] = Field(examples=[{"agent": "7"}])
 
     @classmethod
@@ -119,6 +126,37 @@ def _reason(view: JobView) -> Reason | None:
     return Reason(code=view.error_code, message=view.error_message or "")
 
 
+class SegmentBody(BaseModel):
+    """Words said on one channel between two moments of the recording."""
+
+    start_s: float = Field(examples=[0.4])
+    end_s: float = Field(examples=[1.3])
+    channel: int = Field(description="From 0", examples=[0])
+    speaker: str | None = Field(
+        description="Whose side of a call; null where sides are not known", examples=["left"]
+    )
+    text: str = Field(examples=["Good morning."])
+    confidence: float | None = Field(
+        description="Mean probability of a token, 0..1; null when the engine does not tell",
+        examples=[0.93],
+    )
+
+
+class TranscriptBody(BaseModel):
+    """Everything said in a recording, in order of time, and where it came from."""
+
+    job_id: str = Field(examples=[_JOB_ID])
+    text: str = Field(examples=["Good morning. Hello."])
+    language: str = Field(description="Code", examples=["en"])
+    duration_s: float = Field(examples=[214.6])
+    segments: list[SegmentBody]
+    no_speech: bool = Field(description="True: nobody spoke", examples=[False])
+    provenance: dict[str, Any] = Field(
+        description="model, weights_hash, engine, dtype, plan_hash, options",
+        examples=[{"model": "tiny.en", "engine": "vllm", "options": {}}],
+    )
+
+
 class JobPage(BaseModel):
     """Some jobs, oldest first."""
 
@@ -132,28 +170,30 @@ class Cancelled(BaseModel):
     """The answer to a cancel."""
 
     id: str = Field(examples=[_JOB_ID])
-    status: Status = Field(description="`cancelled`, or how it had ended before")
+    status: Status = Field(
+        description="`cancelled`, or how it had ended before", examples=["cancelled"]
+    )
     cancelled: bool = Field(description="False when it had ended already")
 
 
 class Counts(BaseModel):
     """Jobs at each of the two stages that have a queue."""
 
-    survey: int = Field(description="Found to be audio; decoded and planned next")
-    transcribe: int = Field(description="Planned; transcribed next")
+    survey: int = Field(description="Found to be audio; decoded and planned next", examples=[2])
+    transcribe: int = Field(description="Planned; transcribed next", examples=[8])
 
 
 class QueuedJob(BaseModel):
     """One waiting job and why it stands where it does."""
 
-    position: int = Field(description="Place in the queue of its stage, from 1")
+    position: int = Field(description="Place in the queue of its stage, from 1", examples=[1])
     id: str = Field(examples=[_JOB_ID])
-    file_name: str
-    stage: Literal["survey", "transcribe"]
+    file_name: str = Field(examples=["call-0001.wav"])
+    stage: Literal["survey", "transcribe"] = Field(examples=["transcribe"])
     wait_s: float = Field(description="W: since it came", examples=[30.0])
     work_s: float = Field(description="S: predicted work in reference slot seconds", examples=[6.0])
     ratio: float = Field(description="Response ratio 1 + W/S", examples=[6.0])
-    duration_s: float | None
+    duration_s: float | None = Field(examples=[64.2])
 
 
 class QueueView(BaseModel):

@@ -48,6 +48,9 @@ class Form:
 
     on_disk: IO[bytes]
     fields: dict[str, str] = field(default_factory=dict)
+    """The last value of each text field."""
+    repeated: dict[str, list[str]] = field(default_factory=dict)
+    """All its values, in order."""
     files: list[File] = field(default_factory=list)
 
     def chunks(self, file: File) -> Iterator[bytes]:
@@ -71,7 +74,7 @@ async def read_form(
     `limit_bytes` bytes is cut one byte beyond. Raises `BadRequest` for any other part and for what
     is not a form, `PartDown` when the disk takes no more.
     """
-    boundary = _boundary(request.headers.get("content-type", ""))
+    boundary = _boundary(request.headers.get("content-type", ""), files)
     with _open_unnamed(folder) as on_disk:
         try:
             reader = _Reader(Form(on_disk), boundary, files, fields, limit_bytes)
@@ -86,10 +89,10 @@ async def read_form(
         yield reader.form
 
 
-def _boundary(content_type: str) -> bytes:
+def _boundary(content_type: str, files: str) -> bytes:
     kind, options = parse_options_header(content_type)
     if kind != b"multipart/form-data" or not options.get(b"boundary"):
-        raise BadRequest("Send multipart/form-data, with each recording in a part named `files`.")
+        raise BadRequest(f"Send multipart/form-data, with the recording in a part named `{files}`.")
     return options[b"boundary"]
 
 
@@ -220,7 +223,9 @@ class _Reader:
             self._file.name = self._file.name or UNNAMED
             self.form.files.append(self._file)
         elif self._field is not None:
-            self.form.fields[self._field] = _text_of(bytes(self._text))
+            text = _text_of(bytes(self._text))
+            self.form.fields[self._field] = text
+            self.form.repeated.setdefault(self._field, []).append(text)
 
     def _body_end(self) -> None:
         self._ended = True

@@ -5,19 +5,21 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from pipeline.api.bodies import Health
+from pipeline.api.described import problems
 from pipeline.api.given import GivenParts
+from pipeline.errors import PartDown
 from pipeline.store.session import clock_ms, transaction
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/v1/health")
+@router.get("/v1/health", summary="Is it alive?", responses=problems())
 async def alive() -> Health:
     """Always 200 while this process answers, whatever else is down."""
     return Health()
 
 
-@router.get("/v1/health/ready")
+@router.get("/v1/health/ready", summary="Can it work?", responses=problems(PartDown))
 def ready(parts: GivenParts) -> Health:
     """200 when Postgres and Redis answer; otherwise 503 and which one does not."""
     with transaction(parts.store) as c:

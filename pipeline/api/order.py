@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from pipeline.api.bodies import Counts, PolicyChange, PolicyView, QueuedJob, QueueView
+from pipeline.api.described import problems
 from pipeline.api.given import GivenParts
-from pipeline.errors import BadRequest
+from pipeline.errors import BadRequest, PartDown
 from pipeline.job import SURVEY, TRANSCRIBE, JobView, Stage
 from pipeline.parts import Parts
 from pipeline.scheduling.policies import Policy, Waiting, parse_policy
@@ -19,7 +20,7 @@ from pipeline.store.session import clock_ms, transaction
 router = APIRouter(tags=["queue"])
 
 
-@router.get("/v1/queue")
+@router.get("/v1/queue", summary="Read the queue", responses=problems(BadRequest, PartDown))
 def read_queue(
     parts: GivenParts,
     limit: Annotated[int, Query(ge=1, le=1000, description="Jobs of each stage in `head`")] = 20,
@@ -40,14 +41,14 @@ def read_queue(
     )
 
 
-@router.get("/v1/policy")
+@router.get("/v1/policy", summary="Read the policy", responses=problems(PartDown))
 def read_policy(parts: GivenParts) -> PolicyView:
     """The order of work, as last decided."""
     with transaction(parts.store) as c:
         return PolicyView(policy=str(_decided(parts, policies.newest_policy(c))))
 
 
-@router.put("/v1/policy")
+@router.put("/v1/policy", summary="Change the policy", responses=problems(BadRequest, PartDown))
 def change_policy(parts: GivenParts, change: PolicyChange) -> PolicyView:
     """Change the order of work, from the next claim on; jobs that wait already follow it too.
 

@@ -1,23 +1,27 @@
 """From errors to answers: one table, one form (problem+json, RFC 9457).
 
 Endpoints raise; nothing else here turns an error into a status. What a driver or a library says
-of its own troubles (hosts, users, paths) goes to the log and never to the caller.
+of its own troubles (hosts, users, paths) goes to the log and never to the caller. Where OpenAI's
+clients call, the same trouble is told in the form they know (openai_errors.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from pipeline.api.openai_errors import is_openais, openai_error
 from pipeline.errors import (
     BadRequest,
     FairscribeError,
+    JobFailed,
     KeyReused,
     NoSuchBatch,
     NoSuchJob,
@@ -40,6 +44,7 @@ STATUS: dict[type[FairscribeError], HTTPStatus] = {
     NotRetryable: HTTPStatus.CONFLICT,
     RequestInProgress: HTTPStatus.CONFLICT,
     RecordingRefused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    JobFailed: HTTPStatus.INTERNAL_SERVER_ERROR,
     PartDown: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """Error class, or the nearest of its bases, -> status. An error that is not here is a 500."""
@@ -52,6 +57,28 @@ class ProblemResponse(JSONResponse):
     """JSON with the media type of a problem."""
 
     media_type = "application/problem+json"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What went wrong, before it takes the form of an answer."""
+
+    status: int
+    code: str
+    """Stable, for programs."""
+    detail: str
+    """One sentence, for people."""
+    headers: dict[str, str] = field(default_factory=dict)
+    param: str | None = None
+    """The parameter at fault, where that is known."""
+
+
+INTERNAL = Trouble(
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    "internal",
+    "Something went wrong here; the log of the API tells what.",
+)
+"""All a caller learns of what nobody foresaw."""
 
 
 def problem(
@@ -73,16 +100,35 @@ def problem(
 
 def problem_of(error: FairscribeError) -> ProblemResponse:
     """The answer `STATUS` gives for `error`."""
-    known = (kind for kind in type(error).__mro__ if kind in STATUS)
-    kind = next(known, None)
-    if kind is None:
+    trouble = trouble_of(error)
+    return problem(trouble.status, trouble.code, trouble.detail, trouble.headers)
+
+
+def trouble_of(error: FairscribeError) -> Trouble:
+    """What `STATUS` makes of `error`."""
+    status = status_of(type(error))
+    if status is None:
         log().error("unexpected_error", code=error.code, why=error.message)
-        return _internal()
-    if kind is PartDown:
+        return INTERNAL
+    if isinstance(error, PartDown):
         log().warning("part_down", why=error.message)
         headers = {"Retry-After": str(RETRY_AFTER_S)}
-        return problem(STATUS[kind], error.code, public_message(error), headers)
-    return problem(STATUS[kind], error.code, error.message)
+        return Trouble(status, error.code, public_message(error), headers)
+    return Trouble(status, error.code, error.message, param=getattr(error, "param", None))
+
+
+def status_of(kind: type[FairscribeError]) -> HTTPStatus | None:
+    """The status of the class or of the nearest of its bases; None: nobody foresaw it here."""
+    return next((STATUS[base] for base in kind.__mro__ if base in STATUS), None)
+
+
+def _answer(request: Request, trouble: Trouble) -> Response:
+    """The trouble in the form the caller of this path understands."""
+    if is_openais(request.url.path):
+        return openai_error(
+            trouble.status, trouble.code, trouble.detail, trouble.headers, trouble.param
+        )
+    return problem(trouble.status, trouble.code, trouble.detail, trouble.headers)
 
 
 def public_message(error: FairscribeError) -> str:
@@ -104,14 +150,15 @@ def answer_with_problems(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _anything_else)
 
 
-async def _fairscribe_error(_: Request, error: Exception) -> ProblemResponse:
+async def _fairscribe_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, FairscribeError)
-    return problem_of(error)
+    return _answer(request, trouble_of(error))
 
 
-async def _validation_error(_: Request, error: Exception) -> ProblemResponse:
+async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return problem_of(BadRequest("; ".join(_sentence(one) for one in error.errors()) + "."))
+    wrong = BadRequest("; ".join(_sentence(one) for one in error.errors()) + ".")
+    return _answer(request, trouble_of(wrong))
 
 
 def _sentence(one: dict[str, Any]) -> str:
@@ -128,21 +175,19 @@ def _sentence(one: dict[str, Any]) -> str:
     return f"{where}: {said} (it is {value!r})" if short else f"{where}: {said}"
 
 
-async def _http_exception(_: Request, error: Exception) -> ProblemResponse:
+async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = HTTPStatus(error.status_code).name.lower()
-    return problem(error.status_code, code, str(error.detail), dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    return _answer(request, Trouble(error.status_code, code, str(error.detail), headers))
 
 
-async def _client_gone(_: Request, error: Exception) -> ProblemResponse:
-    return problem_of(BadRequest("The request ended before its body was complete."))
+async def _client_gone(request: Request, error: Exception) -> Response:
+    return _answer(
+        request, trouble_of(BadRequest("The request ended before its body was complete."))
+    )
 
 
-async def _anything_else(_: Request, error: Exception) -> ProblemResponse:
+async def _anything_else(request: Request, error: Exception) -> Response:
     # starlette raises it again after this answer, so the server's log has the traceback
-    return _internal()
-
-
-def _internal() -> ProblemResponse:
-    status = HTTPStatus.INTERNAL_SERVER_ERROR
-    return problem(status, "internal", "Something went wrong here; the log of the API tells what.")
+    return _answer(request, INTERNAL)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Cancelled, Job, JobPage, Status
+from pipeline.api.described import problems
 from pipeline.api.given import GivenJobId, GivenParts
+from pipeline.api.transcripts import TRANSCRIPT_ANSWERS, GivenDownload, GivenFormat, render
 from pipeline.clock import SystemClock
 from pipeline.errors import BadRequest, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
@@ -19,7 +20,6 @@ from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
 from pipeline.store import index, views
 from pipeline.store.session import clock_ms, transaction
-from pipeline.transcript.formats import to_txt
 
 router = APIRouter(tags=["jobs"])
 
@@ -31,7 +31,11 @@ WaitS = Annotated[
 ]
 
 
-@router.get("/v1/jobs/{job_id}")
+@router.get(
+    "/v1/jobs/{job_id}",
+    summary="Read a job",
+    responses=problems(BadRequest, NoSuchJob, PartDown),
+)
 async def read_job(
     request: Request, parts: GivenParts, job_id: GivenJobId, wait: WaitS = 0.0
 ) -> Job:
@@ -49,24 +53,26 @@ async def read_job(
 
 @router.get(
     "/v1/jobs/{job_id}/transcript",
+    summary="Read a transcript",
     response_class=Response,
-    responses={200: {"content": {"application/json": {}, "text/plain": {}}}},
+    responses=TRANSCRIPT_ANSWERS | problems(BadRequest, NoSuchJob, TranscriptNotReady, PartDown),
 )
 def read_transcript(
     parts: GivenParts,
     job_id: GivenJobId,
-    format: Annotated[Literal["json", "txt"], Query(description="Form of the answer")] = "json",
+    format: GivenFormat = "json",
+    download: GivenDownload = False,
 ) -> Response:
-    """The transcript: all of it as `json`, or a line a segment as `txt`."""
+    """The transcript in the format asked for, once the job is completed."""
     with transaction(parts.store) as c:
         body = views.transcript_body(c, job_id)
-        view = views.view(c, job_id) if body is None else None
+        view = views.view(c, job_id) if body is None or download else None
     if body is None:
         raise _not_ready(view)
-    return PlainTextResponse(to_txt(body)) if format == "txt" else JSONResponse(body)
+    return render(body, format, view.file_name if view else None)
 
 
-@router.get("/v1/jobs")
+@router.get("/v1/jobs", summary="List jobs", responses=problems(BadRequest, PartDown))
 def list_jobs(
     parts: GivenParts,
     status: Annotated[Status | None, Query(description="Only jobs of this status")] = None,
@@ -87,7 +93,11 @@ def list_jobs(
     return JobPage(jobs=[Job.of(view) for view in found[:limit]], next_cursor=more)
 
 
-@router.post("/v1/jobs/{job_id}/cancel")
+@router.post(
+    "/v1/jobs/{job_id}/cancel",
+    summary="Cancel a job",
+    responses=problems(NoSuchJob, PartDown),
+)
 def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
     """Stop a job, whatever it is doing. One that has ended stays as it ended."""
     did = cancel_job(parts.store, parts.queues, job_id)

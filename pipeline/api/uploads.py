@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import AcceptedFile, Reason, Submission
+from pipeline.api.described import BINARY, problems
 from pipeline.api.form import File, Form, read_form
 from pipeline.api.given import GivenParts
 from pipeline.api.problems import public_message
@@ -26,15 +27,16 @@ BATCH_ID_LIMIT = 200
 _MB = 1_000_000
 
 _TEXTS = {
-    "batch_id": "Groups jobs, also over several requests; chosen when absent",
-    "language": "ISO 639-1 code such as en; absent: the installation's default",
-    "metadata": "A JSON object, kept with each job",
+    "batch_id": ("Groups jobs, also over several requests; chosen when absent", "monday"),
+    "language": ("ISO 639-1 code such as en; absent: the installation's default", "en"),
+    "metadata": ("A JSON object, kept with each job", '{"agent": "7"}'),
 }
-"""The text fields of the form and what they are for."""
+"""The text fields of the form: what they are for, and an example."""
 
 _FILES = {
     "type": "array",
-    "items": {"type": "string", "format": "binary"},
+    "items": BINARY,
+    "minItems": 1,
     "description": "Recordings, one part each, any number",
 }
 _SCHEMA = {
@@ -42,13 +44,22 @@ _SCHEMA = {
     "required": ["files"],
     "properties": {
         "files": _FILES,
-        **{name: {"type": "string", "description": what} for name, what in _TEXTS.items()},
+        **{
+            name: {"type": "string", "description": what, "examples": [example]}
+            for name, (what, example) in _TEXTS.items()
+        },
     },
 }
 _BODY = {"required": True, "content": {"multipart/form-data": {"schema": _SCHEMA}}}
 
 
-@router.post("/v1/jobs", status_code=202, openapi_extra={"requestBody": _BODY})
+@router.post(
+    "/v1/jobs",
+    status_code=202,
+    summary="Submit recordings",
+    openapi_extra={"requestBody": _BODY},
+    responses=problems(BadRequest, PartDown),
+)
 async def submit(request: Request, parts: GivenParts) -> Submission:
     """Submit recordings. Each file becomes a job of its own, durable when this answers.
 

@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipeline.api.app import create
+from pipeline.api.transcripts import attachment
 from pipeline.parts import Parts
 from pipeline.scheduling.policies import Policy
 from pipeline.settings import Settings
@@ -404,6 +405,58 @@ def test_a_transcript_reads_as_json_and_as_text_with_its_speakers(
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
 
 
+@pytest.mark.parametrize(
+    ("format", "media_type", "begins"),
+    [
+        ("json", "application/json", "{"),
+        ("verbose_json", "application/json", '{"task":"transcribe","language":"english"'),
+        (
+            "srt",
+            "application/x-subrip; charset=utf-8",
+            "1\n00:00:00,500 --> 00:00:01,500\nleft: Grü",
+        ),
+        ("vtt", "text/vtt; charset=utf-8", "WEBVTT\n\n00:00:00.500 --> 00:00:01.500\n<v left>Grü"),
+        ("txt", "text/plain; charset=utf-8", "left: Grüße!\n"),
+    ],
+)
+def test_a_transcript_reads_in_every_format_and_keeps_as_a_file_named_after_the_recording(
+    api: TestClient, parts: Parts, format: str, media_type: str, begins: str
+) -> None:
+    job_id = driven.received(parts, 'ge"heim\r\nX-Evil: 1/Gespräch 🙂.v2.wav')
+    driven.completed(parts, job_id)
+    path, params = f"/v1/jobs/{job_id}/transcript", {"format": format}
+
+    shown, kept = api.get(path, params=params), api.get(path, params={**params, "download": 1})
+
+    assert shown.headers["content-type"] == media_type
+    assert shown.content.decode("utf-8").startswith(begins)
+    assert shown.content == kept.content
+    assert "content-disposition" not in shown.headers
+    assert "x-evil" not in kept.headers
+    ending = format.removeprefix("verbose_")
+    assert kept.headers["content-disposition"] == (
+        f'attachment; filename="Gespr_ch _.v2.{ending}"; '
+        f"filename*=UTF-8''Gespr%C3%A4ch%20%F0%9F%99%82.v2.{ending}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("../../etc/passwd", "passwd.txt"),
+        ("C:\\calls\\one.wav", "one.txt"),
+        (".wav", "wav.txt"),
+        ("...", "transcript.txt"),
+        ("\u202egnp.wav", "gnp.txt"),
+        ("n" * 1000 + ".wav", "n" * 200 + ".txt"),
+    ],
+)
+def test_a_file_to_keep_has_a_name_that_is_no_path_and_plays_no_tricks(
+    name: str, kept: str
+) -> None:
+    assert attachment(name, ".txt") == f"attachment; filename=\"{kept}\"; filename*=UTF-8''{kept}"
+
+
 def test_a_transcript_that_is_not_there_yet_says_how_the_job_stands(
     api: TestClient, parts: Parts
 ) -> None:
@@ -576,8 +629,7 @@ def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestCli
     described = api.get("/openapi.json").json()
     form = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["multipart/form-data"]
     assert set(form["schema"]["properties"]) == {"files", "batch_id", "language", "metadata"}
-    assert "4XX" in described["paths"]["/v1/jobs"]["get"]["responses"]
-    assert "422" not in described["paths"]["/v1/jobs"]["get"]["responses"]
+    assert set(described["paths"]["/v1/jobs"]["get"]["responses"]) == {"200", "400", "500", "503"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,193 @@
+"""OpenAI's audio API on our line: its official client needs only another `base_url`.
+
+A recording sent here is a job like any other and keeps its place in the queue; the request waits
+for its end. A caller who hangs up does not want it any more: the job is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from pipeline.api.described import openai_problems
+from pipeline.api.form import read_form
+from pipeline.api.given import GivenParts
+from pipeline.api.openai_bodies import Model, ModelList
+from pipeline.api.openai_described import AUDIO_ANSWERS, FORM_BODY, NO_MODEL
+from pipeline.api.openai_form import (
+    ALL_FIELDS,
+    WHISPER_1,
+    Asked,
+    ResponseFormat,
+    check_model,
+    model_name,
+    read_asked,
+)
+from pipeline.clock import SystemClock
+from pipeline.errors import (
+    FairscribeError,
+    JobFailed,
+    NoSuchJob,
+    PartDown,
+    RecordingRefused,
+    TranscriptNotReady,
+)
+from pipeline.job import AUTO, FINAL, JobView, State
+from pipeline.logs import log
+from pipeline.parts import Parts
+from pipeline.settings import Settings
+from pipeline.steps.accept import Upload, accept, hand_over
+from pipeline.steps.cancel import cancel
+from pipeline.store import views
+from pipeline.store.session import transaction
+from pipeline.transcript.formats import OPENAI_FORMATS
+
+router = APIRouter(tags=["openai"])
+
+WAIT_TICK_S = 0.25
+"""How often a waiting request looks at its job and at its caller."""
+
+OUTAGE_S = 30.0
+"""Postgres may be away this long before a waiting request gives up; its job goes on without it."""
+
+HUNG_UP = 499
+"""Status of an answer nobody is there to read, for the access log."""
+
+_MB = 1_000_000
+
+
+@router.post(
+    "/v1/audio/transcriptions",
+    summary="Transcribe a recording and wait",
+    response_class=Response,
+    openapi_extra={"requestBody": FORM_BODY},
+    responses=AUDIO_ANSWERS,
+)
+async def transcribe(request: Request, parts: GivenParts) -> Response:
+    """Transcribe a recording and wait for it, as OpenAI's API does."""
+    return await _hear(request, parts, "transcribe")
+
+
+@router.post(
+    "/v1/audio/translations",
+    summary="Translate a recording into English and wait",
+    response_class=Response,
+    openapi_extra={"requestBody": FORM_BODY},
+    responses=AUDIO_ANSWERS,
+)
+async def translate(request: Request, parts: GivenParts) -> Response:
+    """The same, with the words in English whatever was spoken. Needs a multilingual model."""
+    return await _hear(request, parts, "translate")
+
+
+@router.get("/v1/models", summary="List models", responses=openai_problems())
+def list_models(parts: GivenParts) -> ModelList:
+    """The model in use, under its own name and as whisper-1."""
+    return ModelList(
+        data=[Model(id=name) for name in (model_name(parts.settings), WHISPER_1)],
+    )
+
+
+@router.get("/v1/models/{model:path}", summary="Read a model", responses=openai_problems(NO_MODEL))
+def read_model(
+    parts: GivenParts, model: Annotated[str, Path(description="As the list of models calls it")]
+) -> Model:
+    """One of them; by any other name there is none."""
+    check_model(model, parts.settings)
+    return Model(id=model)
+
+
+async def _hear(request: Request, parts: Parts, task: str) -> Response:
+    limit_bytes = int(parts.settings.max_upload_mb * _MB)
+    place = parts.settings.home / "uploads"
+    async with read_form(
+        request, place, files="file", fields=ALL_FIELDS, limit_bytes=limit_bytes
+    ) as form:
+        asked = read_asked(form, parts.settings)
+        upload = _upload(parts.settings, asked, form.chunks(asked.file), task)
+        accepted = await run_in_threadpool(accept, parts.store, parts.storage, upload, limit_bytes)
+    if accepted.refused is not None:
+        raise accepted.refused
+    await run_in_threadpool(hand_over, parts.handover, [accepted])
+    view = await _ended(request, parts, accepted.job_id)
+    if view is None:
+        return Response(status_code=HUNG_UP)
+    body = await run_in_threadpool(_transcript, parts, view)
+    return _answer(body, asked.response_format, accepted.job_id)
+
+
+def _upload(settings: Settings, asked: Asked, chunks: Iterator[bytes], task: str) -> Upload:
+    if task == "transcribe":
+        return Upload(asked.file.name, chunks, language=asked.language)
+    # who wants English words does not mean that English is spoken
+    language = asked.language or (AUTO if settings.language == "en" else None)
+    return Upload(asked.file.name, chunks, language=language, options={"task": task})
+
+
+async def _ended(request: Request, parts: Parts, job_id: str) -> JobView | None:
+    """The job once it has ended; None when the caller hung up, and the job is cancelled then.
+
+    Between looks a waiting request holds no thread.
+    """
+    clock = SystemClock()
+    seen_s = clock.monotonic_s()
+    while True:
+        try:
+            view = await run_in_threadpool(_view, parts, job_id)
+            seen_s = clock.monotonic_s()
+            if view.state in FINAL:
+                return view
+        except PartDown:
+            if clock.monotonic_s() - seen_s > OUTAGE_S:
+                raise
+        if await request.is_disconnected():
+            await run_in_threadpool(_cancel, parts, job_id)
+            return None
+        await asyncio.sleep(WAIT_TICK_S)
+
+
+def _cancel(parts: Parts, job_id: str) -> None:
+    try:
+        cancelled = cancel(parts.store, parts.queues, job_id)
+        log().info("caller_hung_up", job_id=job_id, cancelled=cancelled)
+    except PartDown as down:
+        log().warning("caller_hung_up_not_cancelled", job_id=job_id, why=down.message)
+
+
+def _view(parts: Parts, job_id: str) -> JobView:
+    with transaction(parts.store) as c:
+        view = views.view(c, job_id)
+    if view is None:
+        raise NoSuchJob("The recording was deleted while it was waited for.")
+    return view
+
+
+def _transcript(parts: Parts, view: JobView) -> dict[str, Any]:
+    """What was said; raises why there is nothing."""
+    if view.state is State.FAILED:
+        raise _failure(view)
+    with transaction(parts.store) as c:
+        body = views.transcript_body(c, view.id)
+    if body is None:
+        raise TranscriptNotReady("The recording was cancelled while it was waited for.")
+    return body
+
+
+def _failure(view: JobView) -> FairscribeError:
+    """The error the job ended with."""
+    kinds: list[type[FairscribeError]] = [*RecordingRefused.__subclasses__(), RecordingRefused]
+    for kind in (*kinds, *JobFailed.__subclasses__()):
+        if kind.code == view.error_code:
+            return kind(view.error_message)
+    return JobFailed(view.error_message)
+
+
+def _answer(body: dict[str, Any], form: ResponseFormat, job_id: str) -> Response:
+    """The transcript as OpenAI gives it. Its client shows the job's id as `_request_id`."""
+    known = OPENAI_FORMATS[form]
+    headers = {"X-Request-Id": job_id}
+    return Response(known.write(body), media_type=known.media_type, headers=headers)
