@@ -68,14 +68,18 @@ def throwaway_home() -> Iterator[Path]:
 
 
 @contextmanager
-def everything_up(home: Path) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """`fairscribe up` on free ports; its addresses and the environment that finds them."""
+def everything_up(home: Path, **settings: str) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """`fairscribe up` on free ports; its addresses and the environment that finds them.
+
+    `settings` are FAIRSCRIBE_* variables without the prefix.
+    """
     env = {
         **{k: v for k, v in os.environ.items() if not k.startswith("FAIRSCRIBE_")},
         **{k: v for k, v in os.environ.items() if k in ("FAIRSCRIBE_MODEL", "FAIRSCRIBE_ENGINE")},
         "FAIRSCRIBE_HOME": str(home),
         "FAIRSCRIBE_API_PORT": "0",
         "FAIRSCRIBE_FLOWER_PORT": "0",
+        **{f"FAIRSCRIBE_{name}": value for name, value in settings.items()},
     }
     process = subprocess.Popen([*CLI, "up", "--json"], env=env, stdout=subprocess.PIPE, text=True)
     try:
