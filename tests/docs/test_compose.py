@@ -285,7 +285,7 @@ def test_only_the_two_doors_are_published_and_to_this_machine() -> None:
 
 def test_volumes_lie_where_the_settings_say() -> None:
     home = Path(image_variables()["FAIRSCRIBE_HOME"])
-    places = {"storage": home / "storage", "models": home / "models"}
+    places = {name: home / name for name in ("models", "storage", "uploads")}
     assert set(FILE["volumes"]) == {*places, *STORES}
     for name, service in OURS.items():
         named = dict(v.split(":") for v in service.get("volumes", []) if ":" in v)
@@ -293,6 +293,8 @@ def test_volumes_lie_where_the_settings_say() -> None:
         keeps = {"api", "errands", "survey", "transcribe"}
         assert ("storage" in named) == (name.split("-")[0] in keeps), name
         assert ("models" in named) == name.startswith("transcribe")
+        # what a request spools before it is told apart (pipeline/api/uploads.py)
+        assert ("uploads" in named) == (name == "api")
     # an image makes them before it gives up root, or a new volume would be root's
     for place in places.values():
         assert DOCKERFILE.count(f" {place}") == DOCKERFILE.count("useradd --uid 10001") == 2
