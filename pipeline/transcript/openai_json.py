@@ -24,7 +24,8 @@ def to_verbose_json(body: Mapping[str, Any]) -> dict[str, Any]:
     Beside OpenAI's keys a segment has our `speaker` and `channel`. A translation's language is
     that of its words, English, whatever was spoken.
     """
-    task = (body.get("provenance") or {}).get("options", {}).get("task", "transcribe")
+    options = (body.get("provenance") or {}).get("options") or {}
+    task = options.get("task", "transcribe")
     return {
         "task": task,
         "language": "english" if task == "translate" else name_of(body["language"]),

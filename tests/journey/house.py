@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import psutil
 import psycopg
 
@@ -252,6 +253,10 @@ class House:
         """A worker's line in Flower: its counts; empty before it was seen."""
         lines = self.flower("/workers?json=1").json()["data"]
         return next((line for line in lines if line["hostname"].startswith(f"{name}@")), {})
+
+    def openai(self, **how: Any) -> openai.OpenAI:
+        """OpenAI's official client, given nothing but our address."""
+        return openai.OpenAI(base_url=f"{self.up['api']}/v1", api_key="none is needed", **how)
 
     # -- what Postgres saw ------------------------------------------------------------------
 

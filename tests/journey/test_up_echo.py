@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import psutil
 import pytest
 import redis
@@ -96,6 +97,21 @@ def test_every_recording_is_one_task_in_flower_and_none_of_its_words_is_there(up
     secrets = [*ids, *texts, *spoken, "peaceful-batch"]
     assert not [(page, s) for page, text in shown.items() for s in secrets if s in text]
     figures("echo_line", recordings=len(ids), ready_s=up.ready_s, line_s=line_s, pages=len(shown))
+
+
+def test_openais_own_client_goes_the_whole_line_and_is_told_what_is_wrong(
+    up: House, tmp_path: Path
+) -> None:
+    with up.openai() as client:
+        whole = client.audio.transcriptions.create(
+            model="whisper-1", file=LATE, response_format="verbose_json"
+        )
+        kept = up.transcript(str(whole._request_id))
+        assert (whole.text, whole.duration) == (kept["text"], kept["duration_s"])
+        letter = sounds.write(tmp_path, "letter.wav", b"Dear Sir or Madam,\n" * 40)
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.audio.transcriptions.create(model="whisper-1", file=letter)
+        assert refused.value.code == "not_audio"
 
 
 def test_bad_files_fail_with_a_typed_sentence_and_the_good_ones_beside_them_complete(

@@ -10,12 +10,14 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,43 @@ def test_every_recording_is_heard_with_few_wrong_words(up: House) -> None:
     worst = max(MANIFEST, key=lambda name: word_error_rate({name: MANIFEST[name]}, heard))
     figures("spoken", recordings=len(heard), word_error=round(wrong, 4), worst=worst, took_s=took_s)
     assert wrong <= WORD_ERROR_LIMIT
+
+
+def test_openais_own_client_reads_the_right_words_in_every_format(up: House) -> None:
+    spoken = {
+        "hotel.flac": "json",
+        "greeting_mulaw_8k.wav": "text",
+        "late_flight.ogg": "srt",
+        "lost_phone.opus": "vtt",
+        "two_sided_call.wav": "verbose_json",
+    }
+    begun_s = time.monotonic()
+    with up.openai(timeout=PATIENCE_S) as client:
+
+        def ask(name: str, form: Any) -> Any:
+            return client.audio.transcriptions.create(
+                model="whisper-1", file=RECORDINGS / name, response_format=form, language="en"
+            )
+
+        with ThreadPoolExecutor() as pool:
+            answers = dict(zip(spoken, pool.map(ask, spoken, spoken.values()), strict=True))
+    took_s = time.monotonic() - begun_s
+    heard = {name: words_of(answer) for name, answer in answers.items()}
+    wrong = word_error_rate({name: MANIFEST[name] for name in spoken}, heard)
+    call = answers["two_sided_call.wav"]
+    figures("openai_client", word_error=round(wrong, 4), took_s=took_s, language=call.language)
+    assert wrong <= WORD_ERROR_LIMIT
+    assert call.language == "english"
+    assert {segment.speaker for segment in call.segments} == {"left", "right"}
+    assert all(segment.avg_logprob < 0 for segment in call.segments)
+    assert all(0 <= segment.start < segment.end <= call.duration for segment in call.segments)
+
+
+def words_of(answer: Any) -> str:
+    """What was said, from an answer in any format: without times, numbers and names of sides."""
+    text = answer if isinstance(answer, str) else answer.text
+    lines = [line for line in text.splitlines() if not re.fullmatch(r"WEBVTT|\d+|.* --> .*", line)]
+    return " ".join(re.sub("^<v [^>]*>|^(left|right): ", "", line) for line in lines)
 
 
 def test_short_recordings_pass_a_20_minute_one_that_came_first(
