@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pipeline.settings import Settings
 
 _WORKERS = {
-    "errands": "-A workers.errands worker -P threads -c 4 -Q errands",
+    "errands": "-A workers.errands worker -P threads -c 8 -Q errands",
     "survey": "-A workers.survey worker -P solo -Q survey.idle",
     "transcribe": "-A workers.transcribe worker -P solo -Q transcribe.idle",
 }

@@ -36,6 +36,7 @@ BINARY = {"type": "string", "format": "binary", "contentMediaType": "application
 
 TAGS = [
     {"name": "jobs", "description": "Recordings in, transcripts out, and what lies between."},
+    {"name": "batches", "description": "Jobs that belong together: how far they are, as it goes."},
     {"name": "queue", "description": "Who is next, and by which rule."},
     {
         "name": "openai",

@@ -52,6 +52,9 @@ STATUS: dict[type[FairscribeError], HTTPStatus] = {
 RETRY_AFTER_S = 2
 """When to ask again after a part did not answer; embedded servers restart within this."""
 
+_PASSING = (PartDown, RequestInProgress)
+"""Errors that pass by themselves: the answer says when to ask again."""
+
 
 class ProblemResponse(JSONResponse):
     """JSON with the media type of a problem."""
@@ -112,9 +115,9 @@ def trouble_of(error: FairscribeError) -> Trouble:
         return INTERNAL
     if isinstance(error, PartDown):
         log().warning("part_down", why=error.message)
-        headers = {"Retry-After": str(RETRY_AFTER_S)}
-        return Trouble(status, error.code, public_message(error), headers)
-    return Trouble(status, error.code, error.message, param=getattr(error, "param", None))
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, _PASSING) else {}
+    param = getattr(error, "param", None)
+    return Trouble(status, error.code, public_message(error), headers, param)
 
 
 def status_of(kind: type[FairscribeError]) -> HTTPStatus | None:

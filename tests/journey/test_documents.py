@@ -1,8 +1,9 @@
 """What the documents tell people to type is typed here, against a house that runs.
 
-Every ```sh block of README.md, docs/api.md and docs/cli.md runs as it stands, in the order of its page,
-but for the addresses and ids it uses as examples. Where a ```json block follows, the answer must have its
-shape: the same keys, at every depth. The house has the echo engine: words are not compared here.
+Every ```sh block of README.md, docs/api.md and docs/cli.md runs as it stands, in the order of its
+page, but for the addresses and ids it uses as examples. Where a ```json block follows, the answer
+must have its shape: the same keys, at every depth. The house has the echo engine: words are not
+compared here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.journey.house import CLI, RECORDINGS, ROOT, House
 PAGES = tuple(p for p in ("README.md", "docs/api.md", "docs/cli.md") if (ROOT / p).exists())
 
 RESTING = re.compile(r"^make (demo|up|test|verify|setup|check)$")
-"""Commands that are tests, or start a house, themselves: that they exist is all that is asked here."""
+"""Commands that test, or start a house, themselves: that they exist is all that is asked here."""
 
 SAMPLE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|JOB_ID")
 
