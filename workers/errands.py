@@ -6,6 +6,7 @@ twice.
 
 from __future__ import annotations
 
+import contextlib
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
 from pipeline.steps.probe import probe
+from pipeline.steps.ratio import write_ratios
 from pipeline.steps.tidy import tidy
 from pipeline.store import jobs
 from pipeline.store.session import transaction
@@ -30,6 +32,8 @@ from workers.ready import say_ready
 
 SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
+RATIO = "fairscribe.ratio"
+RATIO_EVERY_S = 5.0
 TIDY = "fairscribe.tidy"
 TIDY_EVERY_S = 600.0
 PROBE_LOST_AFTER_S = 30.0
@@ -38,6 +42,7 @@ SWEEP_AT_MOST = 1000
 
 app.conf.beat_schedule = {
     SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
+    RATIO: {"task": RATIO, "schedule": RATIO_EVERY_S, "options": {"expires": RATIO_EVERY_S}},
     TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
 }
 
@@ -71,6 +76,14 @@ def sweep() -> None:
     with transaction(parts().store) as c:
         forgotten = jobs.forgotten(c, PROBE_LOST_AFTER_S, SWEEP_AT_MOST)
     parts().handover.probe(forgotten)
+
+
+@app.task(name=RATIO, send_events=False)
+def write_up_ratios() -> None:
+    """Bring the ratios people see up to date; when a part is down, the next beat will."""
+    here = parts()
+    with contextlib.suppress(PartDown):
+        write_ratios(here.store, here.queues, here.settings.start_policy)
 
 
 @app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)

@@ -25,6 +25,7 @@ from pipeline.logs import log
 from workers.endings import Ending, Endings
 from workers.flower_events import JobRequest
 from workers.held import Held, Work
+from workers.speedometer import Speedometer
 from workers.suspects import Suspects
 
 RETRY_S = 0.5
@@ -47,6 +48,7 @@ class Hands:
         self._background: set[asyncio.Task[Any]] = set()
         self.held: dict[str, Held] = {}
         self.suspects = Suspects()
+        self.speedometer = Speedometer(work.slots)
         self.engine_dead = False
         self.leaving = False
         """The worker stops: an outage is not waited out any more."""
@@ -99,6 +101,7 @@ class Hands:
         task.add_done_callback(lambda _: self._unit_ended(held, unit))
 
     async def _run_unit(self, held: Held, unit: int) -> None:
+        began_s = time.monotonic()
         try:
             await self._work.run(held.opened, unit)
         except LeaseLost:
@@ -120,6 +123,8 @@ class Hands:
         else:
             self.suspects.clear_unit(held.job_id, unit)
             self.moved_s = time.monotonic()
+            work = self._work.unit_work(held.opened, unit)
+            self.speedometer.note(work, self.moved_s - began_s)
 
     def _unit_ended(self, held: Held, unit: int) -> None:
         self.in_flight -= 1

@@ -92,6 +92,10 @@ class SurveyWork:
             self._threads, pack, self._parts.storage, self._prober, opened.ticket
         )
 
+    def unit_work(self, opened: Surveying, unit: int) -> float:
+        """Seconds of audio of the file."""
+        return opened.ticket.duration_s
+
     def finish(self, opened: Surveying) -> str:
         """Commit: asked again after an outage, without decoding again."""
         assert opened.packed is not None

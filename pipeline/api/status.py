@@ -17,8 +17,10 @@ from pipeline.errors import BadRequest, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
-from pipeline.store import index, views
-from pipeline.store.session import clock_ms, transaction
+from pipeline.steps.forecast import forecast_job
+from pipeline.steps.forecast.outlook import Forecast
+from pipeline.store import views
+from pipeline.store.session import transaction
 from pipeline.transcript.formats import to_txt
 
 router = APIRouter(tags=["jobs"])
@@ -43,7 +45,8 @@ async def read_job(
         view = await run_in_threadpool(_view, parts, job_id)
         left_s = deadline_s - clock.monotonic_s()
         if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
-            return Job.of(view, await run_in_threadpool(_position, parts, view))
+            stands = await run_in_threadpool(_position, parts, view)
+            return Job.of(view, stands.position, stands.eta_s)
         await asyncio.sleep(min(WAIT_TICK_S, left_s))
 
 
@@ -95,19 +98,16 @@ def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
     return Cancelled(id=job_id, status=Job.of(view).status, cancelled=did)
 
 
-def _position(parts: Parts, view: JobView) -> int | None:
-    """Its place in the queue now; None when it does not wait, or Redis cannot be asked."""
-    stage = next((stage for stage in STAGES if view.state is stage.waiting), None)
-    if stage is None:
-        return None
-    with transaction(parts.store) as c:
-        place, now_ms = index.place(c, view.id), clock_ms(c)
-    queue = parts.queues[stage.name]
+def _position(parts: Parts, view: JobView) -> Forecast:
+    """Its place in the queue and how long it will take; unknown when it has ended, or is not probed
+    yet, or Redis cannot be asked.
+    """
+    if not any(view.state in (stage.waiting, stage.working) for stage in STAGES):
+        return Forecast(None, None)
     try:
-        policy = queue.policy() or parts.settings.start_policy
-        return queue.position(place, policy, now_ms) if place else None
+        return forecast_job(parts, view.id)
     except PartDown:
-        return None
+        return Forecast(None, None)
 
 
 def _view(parts: Parts, job_id: str) -> JobView:

@@ -10,7 +10,6 @@ import itertools
 import os
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -22,6 +21,8 @@ from redis.retry import Retry
 
 from pipeline.errors import PartDown
 from pipeline.queue import keys
+from pipeline.queue.board import Board
+from pipeline.queue.outage import redis_errors
 from pipeline.scheduling.policies import (
     Policy,
     Waiting,
@@ -53,17 +54,6 @@ def connect(redis_url: str) -> redis.Redis:
     )
 
 
-@contextmanager
-def redis_errors() -> Any:
-    """Turn what redis-py raises into `PartDown`."""
-    try:
-        yield
-    except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError) as down:
-        raise PartDown(f"Redis does not answer: {down}") from down
-    except redis.ResponseError as refused:
-        raise PartDown(f"Redis refused: {refused}") from refused
-
-
 @dataclass(frozen=True)
 class Claimed:
     """A job taken from the queue; it counts only after Postgres granted it."""
@@ -84,6 +74,16 @@ class Claim:
     """Postgres time at the moment of the claim."""
     index_lost: bool
     """True: Redis has forgotten the queue and is not rebuilt yet; empty does not mean no work."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Who waits before a place."""
+
+    position: int | None
+    """From 1; None when the place itself does not wait."""
+    by_bucket: dict[int, int]
+    """How many of each size bucket go before it; empty buckets are left out."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,8 @@ class RedisQueue:
         self._scripts = {name: client.register_script(_source(name)) for name in SCRIPTS}
         self.policy_seen = parse_policy("fcfs")
         """The policy of the last claim: by it a worker also ranks the jobs it holds."""
+        self.board = Board(client, name)
+        """What is written up for people; no claim reads it."""
 
     # -- the life of a job ------------------------------------------------------------------
 
@@ -291,21 +293,55 @@ class RedisQueue:
     def position(self, place: Waiting, policy: Policy, now_ms: int | None = None) -> int | None:
         """How many wait before `place`, plus one; None when it does not wait. One ZCOUNT a bucket.
 
-        In every bucket those ahead are the ones that arrived before some moment, which follows from
-        the job's own rank: u * W + v >= rank.
+        `now_ms` is Postgres time; None takes the present.
         """
         now_ms = self.time_ms() + self.clock_offset_ms if now_ms is None else now_ms
+        return self.ahead([place], policy, now_ms)[0].position
+
+    def ahead(self, places: Sequence[Waiting], policy: Policy, now_ms: int) -> list[Ahead]:
+        """Who waits before each of `places` at `now_ms` (Postgres time). One place costs one
+        pipeline; for several, only buckets that hold somebody are asked, after one more.
+
+        A place need not wait here: then it is told who would go before it. In every bucket those
+        are the jobs that arrived before some moment, which follows from the place's own rank:
+        u * W + v >= rank.
+        """
         table = pairs(policy)
+        buckets = sorted(self.by_bucket()) if len(places) > 1 else range(BUCKETS)
         with redis_errors():
             pipe = self._redis.pipeline(transaction=False)
-            pipe.zrank(self._ready, place.job_id)
-            pipe.zcount(self._ready, "-inf", f"({place.bucket * keys.SCORE_BASE}")
-            for bucket in set(range(BUCKETS)) - {place.bucket}:
-                low = bucket * keys.SCORE_BASE
+            for place in places:
+                self._ask_ahead(pipe, place, buckets, table, now_ms)
+            answers = iter(pipe.execute())
+        size = len(buckets) + 2
+        return [
+            _read_ahead(place, buckets, list(itertools.islice(answers, size))) for place in places
+        ]
+
+    def _ask_ahead(
+        self,
+        pipe: Any,
+        place: Waiting,
+        buckets: Sequence[int],
+        table: Sequence[tuple[float, float]],
+        now_ms: int,
+    ) -> None:
+        pipe.zrank(self._ready, place.job_id)
+        pipe.zcount(self._ready, "-inf", f"({place.bucket * keys.SCORE_BASE}")
+        for bucket in buckets:
+            low, ahead = bucket * keys.SCORE_BASE, place.arrival_ms
+            if bucket != place.bucket:
                 ahead = arrivals_ahead_ms(place, bucket, table, now_ms)
-                pipe.zcount(self._ready, low, f"({low + ahead}")
-            at, before_bucket, *ahead_elsewhere = pipe.execute()
-        return None if at is None else 1 + at - before_bucket + sum(ahead_elsewhere)
+            pipe.zcount(self._ready, low, f"({low + ahead}")
+
+    def by_bucket(self) -> dict[int, int]:
+        """How many wait in each bucket; empty buckets are left out."""
+        with redis_errors():
+            pipe = self._redis.pipeline(transaction=False)
+            for bucket in range(BUCKETS):
+                first, end = bucket * keys.SCORE_BASE, (bucket + 1) * keys.SCORE_BASE
+                pipe.zcount(self._ready, first, f"({end}")
+            return {bucket: count for bucket, count in enumerate(pipe.execute()) if count}
 
     # -- plumbing ---------------------------------------------------------------------------
 
@@ -357,6 +393,15 @@ def _read_claim(answer: list[str], token: str) -> Claim:
         for job_id, score in zip(flat[::2], flat[1::2], strict=True)
     )
     return Claim(jobs, int(now_ms), index_lost=not epoch)
+
+
+def _read_ahead(place: Waiting, buckets: Sequence[int], answer: list[Any]) -> Ahead:
+    at, before_bucket, *found = answer
+    counts = dict(zip(buckets, found, strict=True))
+    if at is not None:  # of equal arrivals in its own bucket, the smaller id goes first
+        counts[place.bucket] = at - before_bucket
+    by_bucket = {bucket: count for bucket, count in counts.items() if count}
+    return Ahead(None if at is None else 1 + sum(by_bucket.values()), by_bucket)
 
 
 def _source(script: str) -> str:
