@@ -16,6 +16,7 @@ from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, TRANSCRIBE, Ticket
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
+from pipeline.scheduling.work import survey_work_s
 from pipeline.settings import Settings
 from pipeline.steps.survey import Packed, commit, pack
 from pipeline.store import index
@@ -93,8 +94,8 @@ class SurveyWork:
         )
 
     def unit_work(self, opened: Surveying, unit: int) -> float:
-        """Seconds of audio of the file."""
-        return opened.ticket.duration_s
+        """Seconds of audio of the file, and what a file costs besides."""
+        return survey_work_s(opened.ticket.duration_s)
 
     def finish(self, opened: Surveying) -> str:
         """Commit: asked again after an outage, without decoding again."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -35,6 +36,9 @@ from pipeline.scheduling.work import BUCKETS, bucket_windows
 
 TAKEOVER_S = 10.0
 """How long a reaper may take to settle the leases it took over, seconds."""
+
+HEAD_READ = 16
+"""Jobs of a bucket that `head` reads at first."""
 
 SCRIPTS = ("enqueue", "claim", "renew", "complete", "release", "withdraw", "reap", "seed")
 
@@ -274,21 +278,40 @@ class RedisQueue:
     def head(self, limit: int, policy: Policy, now_ms: int | None = None) -> list[Waiting]:
         """The `limit` jobs that would be claimed first if all were claimed at `now_ms`.
 
-        Exact for that moment: a job among the first `limit` is among the first `limit` of its
-        bucket. `now_ms` is Postgres time; None takes the present.
+        Exact for that moment: a job among the first `limit` is among the first of its bucket. A
+        bucket of which all that was read is among them is read further. `now_ms` is Postgres time;
+        None takes the present.
         """
         now_ms = self.time_ms() + self.clock_offset_ms if now_ms is None else now_ms
+        table, read = pairs(policy), dict.fromkeys(range(BUCKETS), min(limit, HEAD_READ))
+        found: dict[int, list[Waiting]] = {}
+        while True:
+            found |= self._oldest(read)
+            every = itertools.chain.from_iterable(found.values())
+            best = sorted(every, key=lambda job: order_key(job, table, now_ms))[:limit]
+            taken = Counter(job.bucket for job in best)
+            read = {
+                bucket: min(limit, 4 * number)
+                for bucket, number in read.items()
+                if number < limit and taken[bucket] == len(found[bucket]) == number
+            }
+            if not read:
+                return best
+
+    def _oldest(self, read: Mapping[int, int]) -> dict[int, list[Waiting]]:
+        """The oldest jobs of some buckets: {bucket: how many at most}."""
         with redis_errors():
             pipe = self._redis.pipeline(transaction=False)
-            for bucket in range(BUCKETS):
+            for bucket, number in read.items():
                 first, end = bucket * keys.SCORE_BASE, (bucket + 1) * keys.SCORE_BASE
                 pipe.zrangebyscore(
-                    self._ready, first, f"({end}", start=0, num=limit, withscores=True
+                    self._ready, first, f"({end}", start=0, num=number, withscores=True
                 )
-            rows = list(itertools.chain.from_iterable(pipe.execute()))
-        found = [Waiting(job_id, *keys.from_score(value)) for job_id, value in rows]
-        table = pairs(policy)
-        return sorted(found, key=lambda job: order_key(job, table, now_ms))[:limit]
+            answers = pipe.execute()
+        return {
+            bucket: [Waiting(job_id, *keys.from_score(value)) for job_id, value in rows]
+            for bucket, rows in zip(read, answers, strict=True)
+        }
 
     def position(self, place: Waiting, policy: Policy, now_ms: int | None = None) -> int | None:
         """How many wait before `place`, plus one; None when it does not wait. One ZCOUNT a bucket.

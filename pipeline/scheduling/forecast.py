@@ -1,8 +1,8 @@
 """When will it be done: queue arithmetic for one job at one stage. Numbers in, seconds out.
 
 Work is counted in the stage's own measure (for `transcribe` reference slot seconds, for `survey`
-seconds of audio), and speed is work a second through all slots of all live workers, as they measure
-it. A job is `units` that run side by side (windows; a whole file). With
+seconds of audio surveyed), and speed is work a second through all slots of all live workers, as
+they measure it. A job is `units` that run side by side (windows; a whole file). With
 
     r = slots * unit work / speed          the time a unit keeps a slot (Little's law)
 

@@ -14,7 +14,7 @@ from pipeline.queue import keys
 from pipeline.queue.board import SPEED_KEPT_S
 from pipeline.queue.redis_queue import connect
 from pipeline.scheduling.policies import parse_policy
-from pipeline.scheduling.work import bucket_audio_s, bucket_work_s
+from pipeline.scheduling.work import bucket_survey_s, bucket_work_s
 from pipeline.steps.forecast import forecast_batch, forecast_job, look
 from pipeline.steps.forecast.outlook import Forecast
 from pipeline.steps.ratio import write_ratios
@@ -127,7 +127,7 @@ def test_a_job_that_is_not_surveyed_yet_waits_for_whichever_takes_longer(parts: 
     waiting(parts, 4)
     job_id = driven.received(parts)
     driven.probed(parts, job_id)
-    audio_s = bucket_audio_s(50)
+    audio_s = bucket_survey_s(50)
     report(parts, transcribe=2 * UNIT_S, survey=None)
     assert forecast_job(parts, job_id) == Forecast(1, None)
     report(parts, transcribe=2 * UNIT_S, survey=2 * audio_s)  # a file is surveyed in 1 s
@@ -199,7 +199,7 @@ def test_all_is_done_when_the_slower_stage_has_done_its_work(parts: Parts) -> No
     assert look(parts).all_done_s() is None
     report(parts, transcribe=UNIT_S, survey=1000.0)
     assert look(parts).all_done_s() == pytest.approx(11.0, rel=0.05)
-    report(parts, transcribe=UNIT_S, survey=bucket_audio_s(50) / 60)
+    report(parts, transcribe=UNIT_S, survey=bucket_survey_s(50) / 60)
     assert look(parts).all_done_s() == pytest.approx(60.0, rel=0.05)
 
 

@@ -135,6 +135,18 @@ def test_the_position_of_a_job_agrees_with_the_order_of_claims(queue: RedisQueue
     assert queue.position(Waiting("nobody", 50, now_ms), policy, now_ms) is None
 
 
+def test_the_head_is_exact_however_many_of_one_size_go_first(queue: RedisQueue) -> None:
+    now_ms = queue.time_ms()
+    same = [Waiting(f"same-{n:04d}", 40, now_ms - 9_000_000 + n) for n in range(300)]
+    others = [Waiting(f"job-{n:04d}", 41 + n % 30, now_ms - n) for n in range(300)]
+    queue.enqueue([*same, *others])
+    for text in POLICIES:
+        policy = parse_policy(text)
+        order = sorted([*same, *others], key=lambda j: order_key(j, pairs(policy), now_ms))
+        for limit in (1, 16, 17, 290, 1000):
+            assert queue.head(limit, policy, now_ms) == order[:limit]
+
+
 @pytest.mark.parametrize("text", POLICIES)
 def test_position_and_work_ahead_are_those_a_brute_force_search_finds(
     queue: RedisQueue, text: str

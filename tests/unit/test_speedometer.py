@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from workers.speedometer import KEPT_S, KEPT_UNITS, LEAST_UNITS, Speedometer
+from workers.speedometer import GAP_LIMIT_S, KEPT_S, KEPT_UNITS, LEAST_UNITS, Speedometer
 
 
 def test_nothing_is_said_before_the_first_unit_has_ended() -> None:
@@ -44,3 +44,14 @@ def test_what_says_nothing_about_speed_is_left_out(work: float, residence_s: flo
     meter = Speedometer(slots=1)
     meter.note(work, residence_s, now_s=0.0)
     assert meter.speed(now_s=0.0) is None
+
+
+def test_the_time_a_claim_takes_counts_only_while_all_slots_are_wanted() -> None:
+    meter = Speedometer(slots=2)
+    assert [meter.start(now_s=0.0), meter.start(now_s=0.0)] == [0.0, 0.0]
+    meter.end(now_s=1.0)
+    assert meter.start(now_s=1.1) == 1.0  # full again: the slot was on its way to its next unit
+    meter.end(now_s=2.0)
+    meter.end(now_s=2.0)
+    assert meter.start(now_s=2.1) == 2.1  # the other stands idle: there was no more work
+    assert meter.start(now_s=2.0 + GAP_LIMIT_S + 0.01) == 2.0 + GAP_LIMIT_S + 0.01  # idle as well

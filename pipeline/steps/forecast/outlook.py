@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage
 from pipeline.queue.board import WorkerSpeed
-from pipeline.queue.redis_queue import RedisQueue
+from pipeline.queue.redis_queue import Ahead, RedisQueue
 from pipeline.scheduling.forecast import (
     NOTHING,
     Capacity,
@@ -22,11 +22,12 @@ from pipeline.scheduling.forecast import (
 )
 from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs
 from pipeline.scheduling.work import (
-    bucket_audio_s,
     bucket_of,
+    bucket_survey_s,
     bucket_windows,
     bucket_work_s,
     predicted_work_s,
+    survey_work_s,
 )
 from pipeline.store.load import Standing
 
@@ -40,7 +41,7 @@ HEAD = 20
 """Of those who go first so many get a forecast at once."""
 
 WORK_OF: dict[str, Callable[[int], float]] = {
-    SURVEY.name: bucket_audio_s,
+    SURVEY.name: bucket_survey_s,
     TRANSCRIBE.name: bucket_work_s,
 }
 """The measure of each stage's speed, for a job of a bucket (see `Work.unit_work`)."""
@@ -73,6 +74,9 @@ class Outlook:
     """By stage name, as the next two."""
     speeds: Mapping[str, Sequence[WorkerSpeed]]
     slices: Sequence[Mapping[int, int]]
+    """Jobs that came, by bucket, the newest slice of SLICE_S first."""
+    _answers: dict[tuple[str, Waiting, int], Ahead] = field(default_factory=dict)
+    """What was asked of a queue before."""
 
     # -- forecasts --------------------------------------------------------------------------
 
@@ -81,12 +85,10 @@ class Outlook:
         stage = next(s for s in STAGES if standing.state in (s.waiting, s.working))
         if standing.state is stage.working:
             return Forecast(None, self._in_hand_eta_s(stage, standing))
-        ahead = self.queues[stage.name].ahead(
-            [standing.place], self.policies[stage.name], self.now_ms
-        )
+        ahead = self._ahead(stage, standing.place, self.now_ms)
         own = self._left(standing) if stage is TRANSCRIBE else self.unplanned(standing.place)
         eta_s = self.waiting_eta_s(stage, standing.place, own)
-        return Forecast(ahead[0].position, eta_s)
+        return Forecast(ahead.position, eta_s)
 
     def waiting_eta_s(
         self,
@@ -112,7 +114,7 @@ class Outlook:
             return None
         audio = self._work_before(SURVEY, place, work_now)
         surveyed_s = self._turn_s(SURVEY, surveyors, place, audio)
-        surveyed_s += surveyors.residence_s(bucket_audio_s(place.bucket))
+        surveyed_s += surveyors.residence_s(bucket_survey_s(place.bucket))
         return self._after_survey_s(engine, place, own, surveyed_s, ahead)
 
     def _after_survey_s(
@@ -161,7 +163,7 @@ class Outlook:
             coming = self._outranking(SURVEY, place, self.now_ms)
             work = sum(bucket_work_s(held.place.bucket) for held in coming)
             work += _work(before, bucket_work_s) + _work(ahead.by_bucket, bucket_work_s)
-            known = {SURVEY.name: _work(before, bucket_audio_s), TRANSCRIBE.name: work}
+            known = {SURVEY.name: _work(before, bucket_survey_s), TRANSCRIBE.name: work}
             own = self.unplanned(place)
             etas.append(self.waiting_eta_s(stage, place, own, work_now=known))
             before[place.bucket] = before.get(place.bucket, 0) + 1
@@ -171,7 +173,7 @@ class Outlook:
         """Seconds until everything that is probed by now has ended; None when nobody can say."""
         engine, surveyors = self.capacity(TRANSCRIBE), self.capacity(SURVEY)
         sizes = {name: queue.by_bucket() for name, queue in self.queues.items()}
-        audio = _work(sizes[SURVEY.name], bucket_audio_s) + self._serving(SURVEY).work
+        audio = _work(sizes[SURVEY.name], bucket_survey_s) + self._serving(SURVEY).work
         unheard = [h for h in self.in_hand if h.state is SURVEY.working]
         work = self._serving(TRANSCRIBE).work + sum(bucket_work_s(h.place.bucket) for h in unheard)
         work += sum(_work(counts, bucket_work_s) for counts in sizes.values())
@@ -226,20 +228,26 @@ class Outlook:
         """
         if known is not None:
             return lambda _: known[stage.name]
-        names = [stage.name] if stage is SURVEY else [s.name for s in STAGES]
+        lines = (SURVEY,) if stage is SURVEY else STAGES
 
         def work(moment: int) -> float:
             found = 0.0
-            for name in names:
-                policy = self.policies[name]
-                (ahead,) = self.queues[name].ahead([place], policy, moment)
-                found += _work(ahead.by_bucket, WORK_OF[stage.name])
+            for line in lines:
+                by_bucket = self._ahead(line, place, moment).by_bucket
+                found += _work(by_bucket, WORK_OF[stage.name])
             if stage is TRANSCRIBE:
                 coming = self._outranking(SURVEY, place, moment)
                 found += sum(bucket_work_s(h.place.bucket) for h in coming)
             return found
 
         return work
+
+    def _ahead(self, line: Stage, place: Waiting, moment: int) -> Ahead:
+        asked = (line.name, place, moment)
+        if asked not in self._answers:
+            queue, policy = self.queues[line.name], self.policies[line.name]
+            (self._answers[asked],) = queue.ahead([place], policy, moment)
+        return self._answers[asked]
 
     def _service_s(self, engine: Capacity, own: Share) -> float:
         return service_s(engine, own, engine.slots - self._busy(TRANSCRIBE))
@@ -266,7 +274,7 @@ class Outlook:
     def _left(self, standing: Standing) -> Share:
         """What is left of a job at the stage it stands at, in that stage's measure."""
         if standing.state in (SURVEY.waiting, SURVEY.working):
-            return Share(standing.duration_s, 1)
+            return Share(survey_work_s(standing.duration_s), 1)
         total = max(1, standing.windows_total)
         units = max(0, total - standing.windows_done)
         if not units:
