@@ -26,7 +26,10 @@ TICK_S = 1.0
 UNITS = {"transcribe": "slot seconds", "survey": "seconds of audio"}
 """What a stage's speed is measured in."""
 
-NARROW = 110
+NUMBERS, REASON = 66, 62
+"""Columns that all but the file's name and the reason take, and that a reason takes on one line."""
+
+NARROW = 120
 """Below so many columns the reasons are left out rather than broken into pieces."""
 
 
@@ -57,7 +60,7 @@ def drawn(
     parts: list[RenderableType] = [Text(_totals(view))]
     if note:
         parts.append(Text(printable(note, 200), style="red"))
-    parts.append(_waiting(view, rows, reasons=width >= NARROW))
+    parts.append(_waiting(view, rows, width))
     if view["in_hand"]:
         parts.append(_in_hand(view, rows))
     parts.append(_workers(view))
@@ -84,12 +87,14 @@ def _totals(view: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _waiting(view: dict[str, Any], rows: int | None, *, reasons: bool) -> Table:
+def _waiting(view: dict[str, Any], rows: int | None, width: int) -> Table:
+    reasons = width >= NARROW
+    name = min(40, max(12, width - NUMBERS - (REASON if reasons else 0)))
     columns = ["place", "file", "stage", "waited", "work", "ratio", "done in"]
     table = _table("who waits", [*columns, "why there"] if reasons else columns)
     for job in _first(view["head"], rows):
         cells = [
-            *(str(job["position"]), printable(job["file_name"], 40), job["stage"]),
+            *(str(job["position"]), printable(job["file_name"], name), job["stage"]),
             *(clock(job["wait_s"]), clock(job["work_s"]), f"{job['ratio']:.1f}"),
             clock(job["eta_s"]),
         ]
@@ -130,7 +135,8 @@ def _table(title: str, columns: Sequence[str]) -> Table:
     for name in columns:
         overflow = "ellipsis" if name == "file" else "fold"
         justify = "right" if name in RIGHT else "left"
-        table.add_column(name, justify=justify, no_wrap=True, overflow=overflow)  # type: ignore[arg-type]
+        wraps = name == "why there"  # what is too narrow for all is taken from here
+        table.add_column(name, justify=justify, no_wrap=not wraps, overflow=overflow)  # type: ignore[arg-type]
     return table
 
 
