@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -55,14 +56,25 @@ def received_job(parts: Parts, file_name: str = "call.wav") -> str:
 
 
 def surveyed_job(
-    parts: Parts, windows: int = 1, window_s: float = 2.0, waited_s: float = 0.0, queue: bool = True
+    parts: Parts,
+    windows: int = 1,
+    window_s: float = 2.0,
+    waited_s: float = 0.0,
+    queue: bool = True,
+    *,
+    hollow: bool = False,
 ) -> str:
-    """A job that waits for an engine, with its packed speech in storage."""
+    """A job that waits for an engine, with its packed speech in storage.
+
+    `hollow`: a file of the right size that takes no room, for many long jobs.
+    """
     job_id = received_job(parts)
     plan = plan_of_windows(windows, window_s)
     probe = Probe(plan.duration_s, "header", False, "wav", "pcm_s16le", 8000, 1)
     key = f"packed/{job_id}-1"
-    parts.storage.put(key, [uuid.uuid4().bytes * (windows * int(window_s * 2000))], 10**9)
+    size_bytes = windows * int(window_s * SAMPLE_RATE_HZ) * 2
+    parts.storage.put(key, [uuid.uuid4().bytes * (1 if hollow else -(-size_bytes // 16))], 10**9)
+    os.truncate(parts.settings.home / "storage" / key, size_bytes)
     bucket = bucket_of(predicted_work_s(plan.speech_s, windows, "en"))
     with transaction(parts.store) as c:
         jobs.keep_probe(c, job_id, probe, bucket)

@@ -6,6 +6,7 @@ twice.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from functools import lru_cache
 from typing import Any
@@ -25,6 +26,7 @@ from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
 from pipeline.steps.fetch import ask_for_next, fetch, give_way
 from pipeline.steps.probe import probe
+from pipeline.steps.ratio import write_ratios
 from pipeline.steps.tidy import tidy
 from pipeline.store import fetches, jobs
 from pipeline.store.session import transaction
@@ -34,6 +36,8 @@ from workers.ready import say_ready, still_ready
 
 SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
+RATIO = "fairscribe.ratio"
+RATIO_EVERY_S = 5.0
 TIDY = "fairscribe.tidy"
 TIDY_EVERY_S = 600.0
 LOST_AFTER_S = 30.0
@@ -50,6 +54,7 @@ _stopping = threading.Event()
 
 app.conf.beat_schedule = {
     SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
+    RATIO: {"task": RATIO, "schedule": RATIO_EVERY_S, "options": {"expires": RATIO_EVERY_S}},
     TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
 }
 
@@ -116,6 +121,14 @@ def sweep() -> None:
         unfetched = fetches.forgotten(c, LOST_AFTER_S, FETCHES_SWEPT)
     parts().handover.probe(unprobed)
     parts().handover.fetch(unfetched)
+
+
+@app.task(name=RATIO, send_events=False)
+def write_up_ratios() -> None:
+    """Bring the ratios people see up to date; when a part is down, the next beat will."""
+    here = parts()
+    with contextlib.suppress(PartDown):
+        write_ratios(here.store, here.queues, here.settings.start_policy)
 
 
 @app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)

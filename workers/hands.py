@@ -25,6 +25,7 @@ from pipeline.logs import log
 from workers.endings import Ending, Endings
 from workers.flower_events import JobRequest
 from workers.held import Held, Work
+from workers.speedometer import Speedometer
 from workers.suspects import Suspects
 
 RETRY_S = 0.5
@@ -47,6 +48,7 @@ class Hands:
         self._background: set[asyncio.Task[Any]] = set()
         self.held: dict[str, Held] = {}
         self.suspects = Suspects()
+        self.speedometer = Speedometer(work.slots)
         self.engine_dead = False
         self.leaving = False
         """The worker stops: an outage is not waited out any more."""
@@ -94,11 +96,12 @@ class Hands:
         if not self.in_flight:
             self.moved_s = time.monotonic()
         self.in_flight += 1
-        task = held.running[unit] = self.spawn(self._run_unit(held, unit))
+        since_s = self.speedometer.start()
+        task = held.running[unit] = self.spawn(self._run_unit(held, unit, since_s))
         # not in the coroutine: one that is cancelled before its first step runs no line of it
         task.add_done_callback(lambda _: self._unit_ended(held, unit))
 
-    async def _run_unit(self, held: Held, unit: int) -> None:
+    async def _run_unit(self, held: Held, unit: int, since_s: float) -> None:
         try:
             await self._work.run(held.opened, unit)
         except LeaseLost:
@@ -120,9 +123,12 @@ class Hands:
         else:
             self.suspects.clear_unit(held.job_id, unit)
             self.moved_s = time.monotonic()
+            work = self._work.unit_work(held.opened, unit)
+            self.speedometer.note(work, self.moved_s - since_s)
 
     def _unit_ended(self, held: Held, unit: int) -> None:
         self.in_flight -= 1
+        self.speedometer.end()
         held.running.pop(unit, None)
         # an end that the unit itself asked for was asked for earlier and comes first
         if not held.running and not held.waiting and not held.ended:

@@ -69,6 +69,10 @@ class Work(Protocol):
         """Do one unit and save it."""
         ...
 
+    def unit_work(self, opened: Any, unit: int) -> float:
+        """How much work a unit is, in the stage's own measure (see steps/forecast.py)."""
+        ...
+
     def finish(self, opened: Any) -> str:
         """All units are done: commit. Returns a few words for Flower, without content."""
         ...

@@ -23,6 +23,7 @@ from workers.held import Work
 from workers.lease_keeper import LeaseKeeper
 from workers.pull_loop import PullLoop
 from workers.ready import say_ready, still_ready
+from workers.speed_report import SpeedReport
 
 
 class Puller:
@@ -67,7 +68,13 @@ class Puller:
     def facts(self) -> dict[str, Any]:
         """What `celery inspect stats` shows of it."""
         in_flight = self._hands.in_flight if self._hands else 0
-        return {"queue": self._queue.name, "slots": self._work.slots, "in_flight": in_flight}
+        speed = self._hands.speedometer.speed() if self._hands else None
+        return {
+            "queue": self._queue.name,
+            "slots": self._work.slots,
+            "in_flight": in_flight,
+            "speed": speed,
+        }
 
     def _main(self) -> None:
         try:
@@ -105,8 +112,10 @@ class Puller:
             on_ready=say_ready,
         )
         keeper.start()
+        report = SpeedReport(self._queue.board, self._hostname, hands.speedometer)
         try:
-            await self._pulling.run()
+            async with report.running():
+                await self._pulling.run()
         finally:
             keeper.stop()
 

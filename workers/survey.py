@@ -16,6 +16,7 @@ from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, TRANSCRIBE, Ticket
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
+from pipeline.scheduling.work import survey_work_s
 from pipeline.settings import Settings
 from pipeline.steps.survey import Packed, commit, pack
 from pipeline.store import index
@@ -91,6 +92,10 @@ class SurveyWork:
         opened.packed = await loop.run_in_executor(
             self._threads, pack, self._parts.storage, self._prober, opened.ticket
         )
+
+    def unit_work(self, opened: Surveying, unit: int) -> float:
+        """Seconds of audio of the file, and what a file costs besides."""
+        return survey_work_s(opened.ticket.duration_s)
 
     def finish(self, opened: Surveying) -> str:
         """Commit: asked again after an outage, without decoding again."""

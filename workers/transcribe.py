@@ -11,6 +11,7 @@ from pipeline.engine import SpeechEngine
 from pipeline.job import TRANSCRIBE, Ticket
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
+from pipeline.scheduling.work import predicted_work_s
 from pipeline.steps.deliver import deliver
 from pipeline.steps.transcribe import OpenJob, hear, open_job, read_window, save
 from workers.app import app
@@ -68,6 +69,10 @@ class TranscribeWork:
             pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, window)
             heard = opened.unsaved[unit] = await hear(self._engine, pcm, opened.language)
         await asyncio.to_thread(save, self._parts.store, opened, window, heard)
+
+    def unit_work(self, opened: OpenJob, unit: int) -> float:
+        """Reference slot seconds of a window."""
+        return predicted_work_s(opened.plan.windows[unit].length_s, 1, opened.language)
 
     def finish(self, opened: OpenJob) -> str:
         """Merge and commit."""

@@ -21,6 +21,7 @@ from pipeline.api.given import GivenBatchId, GivenParts, flower_of
 from pipeline.errors import BadRequest, NoSuchBatch, PartDown
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel_batch
+from pipeline.steps.forecast import forecast_batch
 from pipeline.store import batches
 from pipeline.store.batches import BatchView
 from pipeline.store.session import transaction
@@ -53,7 +54,7 @@ def list_batches(
     with transaction(parts.store) as c:
         found = batches.newest(c, _read_cursor(cursor), limit + 1)
     more = _write_cursor(found[limit - 1]) if len(found) > limit else None
-    return BatchPage(batches=[document(parts, view) for view in found[:limit]], next_cursor=more)
+    return BatchPage(batches=[Batch.of(view) for view in found[:limit]], next_cursor=more)
 
 
 @router.get(
@@ -112,7 +113,12 @@ def read_batch(parts: GivenParts, batch_id: GivenBatchId) -> Batch:
 
 def document(parts: Parts, view: BatchView) -> Batch:
     """The batch as it is answered, with its forecast."""
-    return Batch.of(view, eta_s=None)
+    if view.completed_at is not None:
+        return Batch.of(view)
+    try:
+        return Batch.of(view, forecast_batch(parts, view.batch_id))
+    except PartDown:  # of Redis: how the batch stands is known without it
+        return Batch.of(view)
 
 
 def _batch(parts: Parts, batch_id: str) -> BatchView:

@@ -74,7 +74,11 @@ class Job(BaseModel):
         "null when it does not wait there",
         examples=[None],
     )
-    eta_s: float | None = Field(description="Seconds until it is done; not forecast yet: null")
+    eta_s: float | None = Field(
+        description="Seconds until it is done, as forecast now; null when it has ended, while "
+        "nobody can say, and in lists",
+        examples=[41.5],
+    )
     duration_s: float | None = Field(description="Length of the recording", examples=[214.6])
     duration_source: str | None = Field(
         description="Who says so: header, scan, decode or declared", examples=["decode"]
@@ -119,8 +123,14 @@ class Job(BaseModel):
     metadata: dict[str, Any] = Field(examples=[{"agent": "7"}])
 
     @classmethod
-    def of(cls, view: JobView, position: int | None = None, flower: str | None = None) -> Job:
-        """The answer for a row, its place in its queue, and where Flower is."""
+    def of(
+        cls,
+        view: JobView,
+        position: int | None = None,
+        eta_s: float | None = None,
+        flower: str | None = None,
+    ) -> Job:
+        """The answer for a row, its place in its queue, its forecast, and where Flower is."""
         same = cls.model_fields.keys() & view.__dataclass_fields__.keys()
         own = {"language", "source_url"}
         return cls(
@@ -134,7 +144,7 @@ class Job(BaseModel):
             status=public_status(view.state),  # type: ignore[arg-type]
             stage=view.state.value,
             position=position,
-            eta_s=None,
+            eta_s=None if eta_s is None else round(eta_s, 3),
             wait_s=_between_s(view.created_at, view.started_at),
             run_s=_between_s(view.started_at, view.completed_at),
             error=_reason(view),
@@ -227,13 +237,13 @@ class Batch(BaseModel):
         description="Part of the work that is done, 0..1, by duration", examples=[0.181]
     )
     eta_s: float | None = Field(
-        description="Seconds until its last job is done; null once it is, and while no worker has "
-        "told its speed",
+        description="Seconds until its last job is done; null once it is, while nobody can say, "
+        "and in lists",
         examples=[1310.5],
     )
 
     @classmethod
-    def of(cls, view: BatchView, eta_s: float | None) -> Batch:
+    def of(cls, view: BatchView, eta_s: float | None = None) -> Batch:
         """The answer for what the store says, and the forecast."""
         fields = {name: getattr(view, name) for name in cls.model_fields if hasattr(view, name)}
         return cls(**fields, eta_s=eta_s)
@@ -275,6 +285,56 @@ class QueuedJob(BaseModel):
     work_s: float = Field(description="S: predicted work in reference slot seconds", examples=[6.0])
     ratio: float = Field(description="Response ratio 1 + W/S", examples=[6.0])
     duration_s: float | None = Field(examples=[64.2])
+    eta_s: float | None = Field(
+        description="Seconds until it is done; null while nobody can say", examples=[7.5]
+    )
+    why: str = Field(
+        description="Why it stands here, under the policy in force",
+        examples=["waited 30 s for 6 s of work: 30/6^1.5 = 2.041, the highest"],
+    )
+
+
+class JobInHand(BaseModel):
+    """One job a worker has."""
+
+    id: str = Field(examples=[_JOB_ID])
+    file_name: str = Field(examples=["call-0002.wav"])
+    stage: Literal["survey", "transcribe"] = Field(examples=["transcribe"])
+    worker: str | None = Field(examples=["transcribe@gpu-1"])
+    since_s: float = Field(description="Since it was taken in hand", examples=[2.5])
+    progress: float = Field(
+        description="Part of the speech that is transcribed, 0..1", examples=[0.5]
+    )
+    eta_s: float | None = Field(description="Seconds until it is done", examples=[1.5])
+
+
+class WorkerSpeedView(BaseModel):
+    """How fast one worker is."""
+
+    worker: str = Field(examples=["transcribe@gpu-1"])
+    stage: Literal["survey", "transcribe"] = Field(examples=["transcribe"])
+    speed: float | None = Field(
+        description="Work a second through all its slots: reference slot seconds at `transcribe`, "
+        "seconds of audio at `survey`; null before its first is done",
+        examples=[125.0],
+    )
+    slots: int = Field(examples=[32])
+
+
+class RatiosView(BaseModel):
+    """Response ratios 1 + W/S of those who go first at a stage, computed every few seconds."""
+
+    highest: float = Field(examples=[9.5])
+    median: float = Field(examples=[2.5])
+    of: int = Field(description="How many jobs they are of, at most 1000", examples=[42])
+    as_of: datetime
+
+
+class StageRatios(BaseModel):
+    """Both stages; null where nobody waited, or they were not computed lately."""
+
+    survey: RatiosView | None
+    transcribe: RatiosView | None
 
 
 class QueueView(BaseModel):
@@ -285,6 +345,13 @@ class QueueView(BaseModel):
     working: Counts
     head: list[QueuedJob] = Field(
         description="Who goes first at each stage, `transcribe` before `survey`"
+    )
+    in_hand: list[JobInHand] = Field(description="Jobs workers have, those nearest their end first")
+    workers: list[WorkerSpeedView] = Field(description="Live workers of both stages")
+    ratios: StageRatios
+    all_done_s: float | None = Field(
+        description="Seconds until all that is probed by now has ended; null while nobody can say",
+        examples=[310.0],
     )
 
 

@@ -137,7 +137,7 @@ class BatchEvents:
         return [((view.completed_at, view.id), view) for view in found if view.completed_at]
 
     def _job(self, place: Place, view: JobView) -> str:
-        body = Job.of(view, None, self._flower).model_dump_json(exclude={"metadata"})
+        body = Job.of(view, flower=self._flower).model_dump_json(exclude={"metadata"})
         return _event("job", body, f"{place[0].isoformat()}/{place[1]}")
 
 

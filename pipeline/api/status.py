@@ -21,9 +21,11 @@ from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
 from pipeline.steps.deliver import so_far
 from pipeline.steps.erase import erase as erase_job
+from pipeline.steps.forecast import forecast_job
+from pipeline.steps.forecast.outlook import Forecast
 from pipeline.steps.retry import retry as retry_job
-from pipeline.store import index, views
-from pipeline.store.session import clock_ms, transaction
+from pipeline.store import views
+from pipeline.store.session import transaction
 
 router = APIRouter(tags=["jobs"])
 
@@ -51,8 +53,8 @@ async def read_job(
         view = await run_in_threadpool(_view, parts, job_id)
         left_s = deadline_s - clock.monotonic_s()
         if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
-            position = await run_in_threadpool(_position, parts, view)
-            return Job.of(view, position, flower_of(parts.settings))
+            stands = await run_in_threadpool(_stands, parts, view)
+            return Job.of(view, stands.position, stands.eta_s, flower_of(parts.settings))
         await asyncio.sleep(min(WAIT_TICK_S, left_s))
 
 
@@ -116,7 +118,7 @@ def list_jobs(
         )
     more = found[limit - 1].id if len(found) > limit else None
     flower = flower_of(parts.settings)
-    return JobPage(jobs=[Job.of(view, None, flower) for view in found[:limit]], next_cursor=more)
+    return JobPage(jobs=[Job.of(view, flower=flower) for view in found[:limit]], next_cursor=more)
 
 
 @router.post(
@@ -140,7 +142,7 @@ def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
 def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
     """Begin a failed or cancelled job again, as if it had just come."""
     retry_job(parts.store, parts.storage, parts.handover, job_id)
-    return Job.of(_view(parts, job_id))
+    return Job.of(_view(parts, job_id), flower=flower_of(parts.settings))
 
 
 @router.delete(
@@ -154,19 +156,16 @@ def erase(parts: GivenParts, job_id: GivenJobId) -> None:
     erase_job(parts.store, parts.storage, parts.queues, job_id)
 
 
-def _position(parts: Parts, view: JobView) -> int | None:
-    """Its place in the queue now; None when it does not wait, or Redis cannot be asked."""
-    stage = next((stage for stage in STAGES if view.state is stage.waiting), None)
-    if stage is None:
-        return None
-    with transaction(parts.store) as c:
-        place, now_ms = index.place(c, view.id), clock_ms(c)
-    queue = parts.queues[stage.name]
+def _stands(parts: Parts, view: JobView) -> Forecast:
+    """Its place in the queue and how long it will take; unknown when it has ended, or is not probed
+    yet, or Redis cannot be asked.
+    """
+    if not any(view.state in (stage.waiting, stage.working) for stage in STAGES):
+        return Forecast(None, None)
     try:
-        policy = queue.policy() or parts.settings.start_policy
-        return queue.position(place, policy, now_ms) if place else None
+        return forecast_job(parts, view.id)
     except PartDown:
-        return None
+        return Forecast(None, None)
 
 
 def _view(parts: Parts, job_id: str) -> JobView:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import typer
 import uuid_utils.compat as uuid_utils
 
-from pipeline.cli import local, show
+from pipeline.cli import local, queue_table, show
 from pipeline.cli.collect import NotSent, collect
 from pipeline.cli.local import Json
 from pipeline.cli.service import Service, connect
@@ -184,14 +184,18 @@ def cancel(job_id: JobId, json: Json = False) -> None:
 @app.command()
 def queue(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Jobs of each stage")] = 20,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and end")] = False,
     json: Json = False,
 ) -> None:
-    """Show who goes first, and why."""
-    view = connect(read_settings()).get("/v1/queue", limit=limit)
+    """Show who goes first and why, who is in work, and when all is done; until Ctrl-C."""
+    service = connect(read_settings())
     if json:
-        show.print_json(view)
+        show.print_json(service.get("/v1/queue", limit=limit))
+    elif once or not show.to_stdout().is_terminal:
+        console = show.to_stdout()
+        console.print(queue_table.drawn(service.get("/v1/queue", limit=limit), width=console.width))
     else:
-        show.print_queue(view)
+        queue_table.live(service, limit, show.to_stdout())
 
 
 @app.command()

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.scheduling.policies import parse_policy
 from pipeline.settings import SECRETS, Settings, setting_rows
 
 PIPE_WIDTH = 200
@@ -117,48 +116,6 @@ def print_jobs(jobs: list[dict[str, Any]], *, more: bool) -> None:
         for job in jobs
     ]
     print_table(f"{len(jobs)} jobs{', and more: see --limit' if more else ''}", columns, rows)
-
-
-# -- the queue ------------------------------------------------------------------------------
-
-
-def print_queue(view: dict[str, Any]) -> None:
-    """The queue: counts, then who goes first and why."""
-    words = [
-        f"{stage}: {view['waiting'][stage]} wait, {view['working'][stage]} in work"
-        for stage in ("transcribe", "survey")
-    ]
-    columns = ("place", "file", "stage", "waited", "work", "ratio", "ranked by")
-    rows = [
-        (
-            job["position"],
-            job["file_name"],
-            job["stage"],
-            clock(job["wait_s"]),
-            clock(job["work_s"]),
-            job["ratio"],
-            why_first(view["policy"], job["wait_s"], job["work_s"]),
-        )
-        for job in view["head"]
-    ]
-    legend = "W: waited, S: predicted work in slot seconds of the reference engine, both in seconds"
-    print_table(f"{view['policy']}   {'   '.join(words)}\n{legend}", columns, rows)
-
-
-def why_first(policy: str, wait_s: float, work_s: float) -> str:
-    """What the policy looks at, for one job: the largest comes first, for sjf the smallest.
-
-    >>> why_first("hrrn(1.5)", 80.0, 4.0), why_first("sjf", 80.0, 4.0)
-    ('W/S^1.5 = 10', 'S = 4')
-    """
-    rule = parse_policy(policy)
-    p = rule.parameter or 0.0
-    return {
-        "fcfs": f"W = {wait_s:.4g}",
-        "sjf": f"S = {work_s:.4g}",
-        "hrrn": f"W/S^{p:g} = {wait_s / work_s**p:.4g}",
-        "aged": f"W - {p:g} S = {wait_s - p * work_s:.4g}",
-    }[rule.name]
 
 
 # -- settings -------------------------------------------------------------------------------

@@ -39,6 +39,21 @@ def answer(queue: str, worker: str) -> str:
     return f"{{fairscribe:{queue}}}:answer:{worker}"
 
 
+def speed(queue: str) -> str:
+    """HASH: a worker's name -> JSON {speed, slots, at_ms}: see board.py. Written by each puller."""
+    return f"{{fairscribe:{queue}}}:speed"
+
+
+def ratio(queue: str) -> str:
+    """ZSET: id of a waiting job -> its response ratio 1 + W/S. Written by beat, for people only."""
+    return f"{{fairscribe:{queue}}}:ratio"
+
+
+def ratio_as_of(queue: str) -> str:
+    """STRING: when `ratio` was computed, ms of Postgres time. Both expire when beat stops."""
+    return f"{{fairscribe:{queue}}}:ratio_as_of"
+
+
 def score(bucket: int, arrival_ms: int) -> int:
     """A job's place: its bucket, then its arrival.
 

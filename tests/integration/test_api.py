@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from fastapi.testclient import TestClient
 
 from pipeline.api.app import create
 from pipeline.api.transcripts import attachment
+from pipeline.job import TRANSCRIBE
 from pipeline.parts import Parts
 from pipeline.scheduling.policies import Policy
 from pipeline.settings import Settings
+from pipeline.steps.ratio import write_ratios
 from pipeline.store import jobs, policies, views
 from pipeline.store.session import transaction
 from tests import driven
@@ -554,6 +558,69 @@ def test_the_queue_shows_who_goes_first_under_the_policy_in_force(
     assert shown["id"] == short
     assert shown["work_s"] == pytest.approx(0.01 * 1.1**40, rel=0.01)
     assert shown["ratio"] == pytest.approx(1 + shown["wait_s"] / shown["work_s"], rel=0.02)
+
+
+def test_the_queue_tells_why_each_stands_there_and_when_it_is_done(
+    api: TestClient, parts: Parts
+) -> None:
+    first, second = (driven.received(parts, name) for name in ("first", "second"))
+    for job_id in (first, second):
+        driven.surveyed(parts, job_id, bucket=50)
+    ticket = driven.running(parts, driven.received(parts, "third"))
+    view = api.get("/v1/queue").json()
+    assert [job["eta_s"] for job in view["head"] + view["in_hand"]] == [None] * 3
+    assert (view["all_done_s"], view["workers"]) == (None, [])
+
+    parts.queues[TRANSCRIBE.name].board.report_speed("w@gpu", 2.5, 4)
+    view = api.get("/v1/queue").json()
+    assert view["workers"] == [{"worker": "w@gpu", "stage": "transcribe", "speed": 2.5, "slots": 4}]
+    head = view["head"]
+    assert [job["file_name"] for job in head] == ["first", "second"]
+    assert 0 < head[0]["eta_s"] < head[1]["eta_s"]
+    assert head[1]["eta_s"] == pytest.approx(api.get(f"/v1/jobs/{second}").json()["eta_s"], rel=0.1)
+    assert view["all_done_s"] > 0
+    assert re.fullmatch(
+        r"waited \S+ s for 1.174 s of work: \S+/1.174\^1.5 = \S+, the highest", head[0]["why"]
+    )
+    assert head[1]["why"].endswith("number 2 from the highest")
+    (held,) = view["in_hand"]
+    assert (held["id"], held["worker"], held["stage"]) == (
+        ticket.job_id,
+        "transcriber",
+        "transcribe",
+    )
+    assert held["eta_s"] > 0
+
+
+def test_the_queue_shows_the_ratios_beat_wrote_up(api: TestClient, parts: Parts) -> None:
+    assert api.get("/v1/queue").json()["ratios"] == {"survey": None, "transcribe": None}
+    driven.surveyed(parts, driven.received(parts))
+    write_ratios(parts.store, parts.queues, parts.settings.start_policy)
+    ratios = api.get("/v1/queue").json()["ratios"]
+    assert ratios["survey"] is None
+    assert ratios["transcribe"]["of"] == 1
+    assert ratios["transcribe"]["highest"] == ratios["transcribe"]["median"] >= 1.0
+    assert datetime.fromisoformat(ratios["transcribe"]["as_of"]).tzinfo is not None
+
+
+def test_a_job_tells_its_place_and_when_it_is_done_until_it_has_ended(
+    api: TestClient, parts: Parts
+) -> None:
+    def told(job_id: str) -> tuple[int | None, bool]:
+        job = api.get(f"/v1/jobs/{job_id}").json()
+        return job["position"], job["eta_s"] is not None
+
+    for name in ("survey", "transcribe"):
+        parts.queues[name].board.report_speed(f"{name}@x", 5.0, 2)
+    unprobed, unplanned, planned = (driven.received(parts) for _ in range(3))
+    driven.probed(parts, unplanned)
+    driven.surveyed(parts, planned)
+    ticket = driven.running(parts, driven.received(parts))
+    places = [told(job_id) for job_id in (unprobed, unplanned, planned, ticket.job_id)]
+    assert places == [(None, False), (1, True), (1, True), (None, True)]
+    driven.completed(parts, ticket.job_id, ticket)
+    assert told(ticket.job_id) == (None, False)
+    assert {job["eta_s"] for job in api.get("/v1/jobs").json()["jobs"]} == {None}
 
 
 def test_what_the_index_still_holds_of_an_ended_job_is_not_shown(

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import select
+import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -328,11 +335,67 @@ def test_the_queue_is_shown_with_the_reason_of_its_order(
     driven.surveyed(parts, driven.received(parts, "call.wav"))
     assert run("policy", policy).out == f"{policy}\n"
     shown = run("queue").out
-    why = {"fcfs": "W = ", "sjf": "S = ", "hrrn(1.5)": "W/S^1.5 = ", "aged(2)": "W - 2 S = "}
+    most = {"fcfs": "the longest", "sjf": "the least"}.get(policy, "the highest")
     assert "call.wav" in shown
-    assert why[policy] in shown
+    assert most in shown
     assert "transcribe: 1 wait, 0 in work" in shown
+    assert "all done: nobody can say yet" in shown
+    assert run("queue", "--once").out.count("call.wav") == 1
     assert run("queue", "--json").json["head"][0]["file_name"] == "call.wav"
+
+
+def test_the_queue_goes_on_by_itself_on_a_terminal_until_ctrl_c(
+    api_port: int, environ: dict[str, str], parts: Parts
+) -> None:
+    url = f"http://127.0.0.1:{api_port}"
+    driven.surveyed(parts, driven.received(parts, "first.wav"))
+    parts.queues["transcribe"].board.report_speed("w@gpu", 2.5, 4)
+    screen = Screen(["queue"], {**os.environ, **environ, "FAIRSCRIBE_API_URL": url})
+    screen.until("first.wav", "2.5 slot seconds a second", "all done in")
+    driven.running(parts, driven.received(parts, "second.wav"))
+    screen.until("second.wav", "who is in work", "transcriber")
+    assert screen.end() == 0
+    assert "Traceback" not in screen.seen
+    assert "Aborted" not in screen.seen
+
+
+class Screen:
+    """A command on a terminal of its own."""
+
+    def __init__(self, words: list[str], env: dict[str, str]) -> None:
+        self.seen = ""
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        command = [str(Path(sys.executable).with_name("fairscribe")), *words]
+        self._process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**env, "TERM": "xterm"},
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def until(self, *words: str, within_s: float = 20.0) -> None:
+        """Read on until all `words` have been on the screen."""
+        end_s = time.monotonic() + within_s
+        while not all(word in self.seen for word in words):
+            assert time.monotonic() < end_s, f"{words} not in:\n{self.seen}"
+            if select.select([self._ours], [], [], 0.1)[0]:
+                self.seen += os.read(self._ours, 65536).decode("utf-8", "replace")
+
+    def end(self) -> int:
+        """Ctrl-C; the exit code."""
+        self._process.send_signal(signal.SIGINT)
+        deadline_s = time.monotonic() + 10
+        while self._process.poll() is None and time.monotonic() < deadline_s:
+            if select.select([self._ours], [], [], 0.1)[0]:
+                with contextlib.suppress(OSError):  # it has ended
+                    self.seen += os.read(self._ours, 65536).decode("utf-8", "replace")
+        self._process.kill()
+        os.close(self._ours)
+        return self._process.wait()
 
 
 def test_a_policy_is_shown_changed_and_refused(run: Run) -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 import redis
 
 from pipeline.errors import PartDown
 from pipeline.queue import keys
-from pipeline.queue.redis_queue import LOST, REASSERTED, RENEWED, Floor, RedisQueue, connect
+from pipeline.queue.redis_queue import (
+    LOST,
+    REASSERTED,
+    RENEWED,
+    Ahead,
+    Floor,
+    RedisQueue,
+    connect,
+)
 from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs, parse_policy
-from pipeline.scheduling.work import bucket_windows
+from pipeline.scheduling.work import bucket_windows, bucket_work_s
 
 POLICIES = ["fcfs", "sjf", "hrrn(1)", "hrrn(1.5)", "hrrn(3)", "aged(5)"]
 
@@ -124,6 +133,49 @@ def test_the_position_of_a_job_agrees_with_the_order_of_claims(queue: RedisQueue
     for n in (0, 1, 17, 60, 119):
         assert queue.position(in_order[n], policy, now_ms) == n + 1
     assert queue.position(Waiting("nobody", 50, now_ms), policy, now_ms) is None
+
+
+def test_the_head_is_exact_however_many_of_one_size_go_first(queue: RedisQueue) -> None:
+    now_ms = queue.time_ms()
+    same = [Waiting(f"same-{n:04d}", 40, now_ms - 9_000_000 + n) for n in range(300)]
+    others = [Waiting(f"job-{n:04d}", 41 + n % 30, now_ms - n) for n in range(300)]
+    queue.enqueue([*same, *others])
+    for text in POLICIES:
+        policy = parse_policy(text)
+        order = sorted([*same, *others], key=lambda j: order_key(j, pairs(policy), now_ms))
+        for limit in (1, 16, 17, 290, 1000):
+            assert queue.head(limit, policy, now_ms) == order[:limit]
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_position_and_work_ahead_are_those_a_brute_force_search_finds(
+    queue: RedisQueue, text: str
+) -> None:
+    waiting = crowd(queue, 150, seed=hash(text) % 1000)
+    policy = parse_policy(text)
+    for now_ms in (queue.time_ms(), queue.time_ms() + 600_000):  # now, and when its turn may come
+        order = sorted(waiting.values(), key=lambda j: order_key(j, pairs(policy), now_ms))
+        together = queue.ahead(order, policy, now_ms)
+        ahead_s, before = 0.0, Counter[int]()
+        for n, (job, ahead) in enumerate(zip(order, together, strict=True)):
+            assert ahead == Ahead(n + 1, dict(before))
+            assert sum(bucket_work_s(b) * k for b, k in ahead.by_bucket.items()) == pytest.approx(
+                ahead_s
+            )
+            ahead_s, before[job.bucket] = (
+                ahead_s + bucket_work_s(job.bucket),
+                before[job.bucket] + 1,
+            )
+        assert queue.ahead(order[70:71], policy, now_ms) == together[70:71]
+
+
+def test_work_ahead_is_told_too_of_a_place_that_does_not_wait_here(queue: RedisQueue) -> None:
+    queue.enqueue([Waiting("a", 40, 1000), Waiting("b", 60, 1000), Waiting("c", 50, 2000)])
+    guest = Waiting("guest", 50, 1500)
+    policy, now_ms = parse_policy("fcfs"), queue.time_ms()
+    assert queue.ahead([guest], policy, now_ms) == [Ahead(None, {40: 1, 60: 1})]
+    assert queue.ahead([guest], parse_policy("sjf"), now_ms) == [Ahead(None, {40: 1})]
+    assert queue.by_bucket() == {40: 1, 50: 1, 60: 1}
 
 
 def test_enqueue_leaves_waiting_and_leased_jobs_alone(queue: RedisQueue) -> None:

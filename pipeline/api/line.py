@@ -1,0 +1,134 @@
+"""The queue as people see it: who waits and why there, who is in hand, how fast it goes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from pipeline.api.bodies import (
+    Counts,
+    JobInHand,
+    QueuedJob,
+    QueueView,
+    RatiosView,
+    StageRatios,
+    WorkerSpeedView,
+)
+from pipeline.api.described import problems
+from pipeline.api.given import GivenParts
+from pipeline.errors import BadRequest, PartDown
+from pipeline.job import SURVEY, TRANSCRIBE, JobView, Stage
+from pipeline.parts import Parts
+from pipeline.queue.board import Ratios
+from pipeline.scheduling.policies import Waiting
+from pipeline.scheduling.reasons import why
+from pipeline.scheduling.work import bucket_work_s
+from pipeline.steps.forecast import look
+from pipeline.steps.forecast.outlook import HEAD, Outlook
+from pipeline.store import views
+from pipeline.store.load import Standing
+from pipeline.store.session import transaction
+
+router = APIRouter(tags=["queue"])
+
+SHOWN = (TRANSCRIBE, SURVEY)
+"""In this order: what is nearest its end comes first."""
+
+
+@router.get("/v1/queue", summary="Read the queue", responses=problems(BadRequest, PartDown))
+def read_queue(
+    parts: GivenParts,
+    limit: Annotated[
+        int, Query(ge=1, le=1000, description="Jobs of each stage in `head` and in `in_hand`")
+    ] = 20,
+) -> QueueView:
+    """How many jobs wait and are in work at each stage, who goes first and when it will be done."""
+    outlook = look(parts)
+    counts = {name: queue.counts() for name, queue in parts.queues.items()}
+    ratios = {name: _ratios(queue.board.ratios()) for name, queue in parts.queues.items()}
+    return QueueView(
+        policy=str(outlook.policies[TRANSCRIBE.name]),
+        waiting=Counts(**{name: waiting for name, (waiting, _) in counts.items()}),
+        working=Counts(**{name: working for name, (_, working) in counts.items()}),
+        head=[job for stage in SHOWN for job in _head(parts, stage, outlook, limit)],
+        in_hand=[job for stage in SHOWN for job in _in_hand(stage, outlook, limit)],
+        workers=[
+            WorkerSpeedView(worker=w.worker, stage=stage.name, speed=w.speed, slots=w.slots)  # type: ignore[arg-type]
+            for stage in SHOWN
+            for w in outlook.speeds[stage.name]
+        ],
+        ratios=StageRatios(**ratios),
+        all_done_s=_rounded(outlook.all_done_s()),
+    )
+
+
+def _head(parts: Parts, stage: Stage, outlook: Outlook, limit: int) -> list[QueuedJob]:
+    """Who goes first at `stage`. What the index still holds but has moved on is left out."""
+    policy = outlook.policies[stage.name]
+    places = parts.queues[stage.name].head(limit, policy, outlook.now_ms)
+    etas = outlook.head_etas_s(stage, places)
+    with transaction(parts.store) as c:
+        found = views.views(c, [place.job_id for place in places])
+    return [
+        _queued(number, place, found[place.job_id], stage, outlook, eta_s)
+        for number, (place, eta_s) in enumerate(zip(places, etas, strict=True), 1)
+        if place.job_id in found and found[place.job_id].state is stage.waiting
+    ]
+
+
+def _queued(
+    number: int, place: Waiting, view: JobView, stage: Stage, outlook: Outlook, eta_s: float | None
+) -> QueuedJob:
+    wait_s = max(0, outlook.now_ms - place.arrival_ms) / 1000
+    work_s = bucket_work_s(place.bucket)
+    return QueuedJob(
+        position=number,
+        id=place.job_id,
+        file_name=view.file_name,
+        stage=stage.name,  # type: ignore[arg-type]
+        wait_s=round(wait_s, 3),
+        work_s=round(work_s, 3),
+        ratio=round(1 + wait_s / work_s, 3),
+        duration_s=view.duration_s,
+        eta_s=_rounded(eta_s),
+        why=why(outlook.policies[stage.name], wait_s, work_s, number),
+    )
+
+
+def _in_hand(stage: Stage, outlook: Outlook, limit: int) -> list[JobInHand]:
+    """Jobs workers have at `stage`, the nearest to its end first, those without forecast last."""
+    held = [job for job in outlook.in_hand if job.state is stage.working][:limit]
+    etas = [outlook.job(job).eta_s if n < HEAD else None for n, job in enumerate(held)]
+    order = sorted(
+        zip(held, etas, strict=True), key=lambda row: (row[1] is None, row[1], row[0].place.job_id)
+    )
+    return [_held(stage, job, eta_s) for job, eta_s in order]
+
+
+def _held(stage: Stage, job: Standing, eta_s: float | None) -> JobInHand:
+    return JobInHand(
+        id=job.place.job_id,
+        file_name=job.file_name,
+        stage=stage.name,  # type: ignore[arg-type]
+        worker=job.worker,
+        since_s=round(job.since_s, 3),
+        progress=min(1.0, job.windows_done / job.windows_total) if job.windows_total else 0.0,
+        eta_s=_rounded(eta_s),
+    )
+
+
+def _ratios(found: Ratios | None) -> RatiosView | None:
+    if found is None:
+        return None
+    return RatiosView(
+        highest=round(found.highest, 3),
+        median=round(found.median, 3),
+        of=found.of,
+        as_of=datetime.fromtimestamp(found.as_of_ms / 1000, UTC),
+    )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -1,0 +1,122 @@
+"""What is written up in Redis for people: how fast each worker is, and the ratios of who waits.
+
+No claim depends on any of it. Everything here grows old and vanishes when its writer is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import redis
+
+from pipeline.queue import keys
+from pipeline.queue.outage import redis_errors
+
+SPEED_KEPT_S = 30.0
+"""A worker that has not reported for this long counts as gone."""
+
+RATIOS_KEPT_S = 30.0
+"""How long ratios are shown after they were computed; beat renews them every few seconds."""
+
+
+@dataclass(frozen=True)
+class WorkerSpeed:
+    """How fast one worker is."""
+
+    worker: str
+    speed: float | None
+    """Work done in a second by all its slots together, in the stage's unit of work; None before
+    its first unit has ended."""
+    slots: int
+    age_s: float
+    """Seconds since it said so."""
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """The response ratios of those who go first."""
+
+    highest: float
+    median: float
+    of: int
+    """How many jobs they were computed for."""
+    as_of_ms: int
+    """Postgres time."""
+
+
+class Board:
+    """The board of one queue. Every method raises `PartDown` when Redis does not answer."""
+
+    def __init__(self, client: redis.Redis, queue: str) -> None:
+        self._redis = client
+        self._speed = keys.speed(queue)
+        self._ratio, self._as_of = keys.ratio(queue), keys.ratio_as_of(queue)
+
+    def report_speed(self, worker: str, speed: float | None, slots: int) -> None:
+        """Say how fast `worker` is; replaces what it said before."""
+        with redis_errors():
+            entry = {"speed": speed, "slots": slots, "at_ms": self._now_ms()}
+            self._redis.hset(self._speed, worker, json.dumps(entry))
+
+    def forget_speed(self, worker: str) -> None:
+        """The worker has stopped: do not count on it any longer."""
+        with redis_errors():
+            self._redis.hdel(self._speed, worker)
+
+    def speeds(self) -> list[WorkerSpeed]:
+        """All live workers by name; entries of those that are gone are removed."""
+        with redis_errors():
+            raw, now_ms = self._redis.hgetall(self._speed), self._now_ms()
+            live, gone = [], []
+            for worker, text in sorted(raw.items()):
+                found = _read_speed(str(worker), str(text), now_ms)
+                if found is None or found.age_s > SPEED_KEPT_S:
+                    gone.append(worker)
+                else:
+                    live.append(found)
+            if gone:
+                self._redis.hdel(self._speed, *gone)
+        return live
+
+    def write_ratios(self, ratios: Mapping[str, float], as_of_ms: int) -> None:
+        """Replace all ratios {job id: 1 + W/S} at once."""
+        kept_ms = int(RATIOS_KEPT_S * 1000)
+        with redis_errors():
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.delete(self._ratio)
+            if ratios:
+                pipe.zadd(self._ratio, dict(ratios))
+                pipe.pexpire(self._ratio, kept_ms)
+            pipe.set(self._as_of, as_of_ms, px=kept_ms)
+            pipe.execute()
+
+    def ratios(self) -> Ratios | None:
+        """What was last written; None when nobody waited, or nobody has written it lately."""
+        with redis_errors():
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.get(self._as_of)
+            pipe.zrange(self._ratio, 0, -1, withscores=True)
+            as_of, rows = pipe.execute()
+        if as_of is None or not rows:
+            return None
+        values = [value for _, value in rows]
+        return Ratios(values[-1], statistics.median(values), len(values), int(as_of))
+
+    def _now_ms(self) -> int:
+        # Redis' clock, not the writer's: machines differ
+        seconds, micros = self._redis.time()
+        return seconds * 1000 + micros // 1000
+
+
+def _read_speed(worker: str, text: str, now_ms: int) -> WorkerSpeed | None:
+    """None for what another version, or somebody's hand, wrote."""
+    try:
+        entry = json.loads(text)
+        speed = None if entry["speed"] is None else float(entry["speed"])
+        age_s = (now_ms - int(entry["at_ms"])) / 1000
+        return WorkerSpeed(worker, speed, int(entry["slots"]), max(0.0, age_s))
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,120 @@
+"""What a forecast asks of Postgres: who is in hand, where one job stands, how many come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, func, select
+
+from pipeline.job import STAGES, State
+from pipeline.scheduling.policies import Waiting
+from pipeline.store.tables import jobs
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How much of a job is left, and where it stands."""
+
+    place: Waiting
+    """At the size it was last queued with."""
+    state: State
+    batch_id: str | None
+    file_name: str
+    worker: str | None
+    """Who has or had it."""
+    since_s: float
+    """Seconds in this state."""
+    duration_s: float
+    speech_s: float
+    windows_total: int
+    windows_done: int
+    language: str | None
+    """As asked for."""
+
+
+_COLUMNS = (
+    *(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.state, jobs.c.batch_id, jobs.c.file_name),
+    *(jobs.c.worker, jobs.c.duration_s, jobs.c.speech_s, jobs.c.windows_total, jobs.c.windows_done),
+    jobs.c.language,
+    func.extract("epoch", func.clock_timestamp() - jobs.c.updated_at).label("since_s"),
+)
+
+
+def standing(c: Connection, job_id: str) -> Standing | None:
+    """How the job stands; None when there is none, or it was not probed yet, or has ended."""
+    row = c.execute(select(*_COLUMNS).where(jobs.c.id == UUID(job_id))).first()
+    found = _standing(row) if row is not None else None
+    return found if found and found.state in _LIVE else None
+
+
+def in_hand(c: Connection) -> list[Standing]:
+    """All jobs in workers' hands, of both stages."""
+    states = [stage.working.value for stage in STAGES]
+    rows = c.execute(select(*_COLUMNS).where(jobs.c.state.in_(states)).order_by(jobs.c.id))
+    return [_standing(row) for row in rows]
+
+
+def last_of_batch(c: Connection, batch_id: str) -> tuple[list[tuple[State, Waiting]], bool]:
+    """(the latest arrival of each size that waits, by state; whether one is not probed yet).
+
+    Inside a size the latest arrival goes last under every policy.
+    """
+    states = [State.RECEIVED.value, *(stage.waiting.value for stage in STAGES)]
+    rows = c.execute(
+        select(jobs.c.state, jobs.c.bucket, func.max(jobs.c.arrival_ms).label("arrival_ms"))
+        .where(jobs.c.batch_id == batch_id, jobs.c.state.in_(states))
+        .group_by(jobs.c.state, jobs.c.bucket)
+    ).all()
+    unprobed = any(row.state == State.RECEIVED.value for row in rows)
+    waiting = [
+        (State(row.state), Waiting("", row.bucket or 0, row.arrival_ms))
+        for row in rows
+        if row.state != State.RECEIVED.value
+    ]
+    return waiting, unprobed
+
+
+def arrivals(c: Connection, now_ms: int, slice_s: float, slices: int) -> Sequence[dict[int, int]]:
+    """Jobs that came in the last `slices` times `slice_s` seconds, the newest slice first:
+    {bucket: jobs}. Jobs that are not probed yet have no size and are left out.
+    """
+    slice_ms = int(slice_s * 1000)
+    since_ms = now_ms - slices * slice_ms
+    at = func.floor((now_ms - jobs.c.arrival_ms) / slice_ms).label("at")
+    rows = c.execute(
+        select(at, jobs.c.bucket, func.count().label("jobs"))
+        # ids grow with time: a minute of slack for clocks that differ, and only new rows are read
+        .where(
+            jobs.c.id >= UUID(int=max(0, since_ms - 60_000) << 80),
+            jobs.c.arrival_ms > since_ms,
+            jobs.c.bucket.is_not(None),
+        )
+        .group_by(at, jobs.c.bucket)
+    )
+    found: list[dict[int, int]] = [{} for _ in range(slices)]
+    for row in rows:
+        counts = found[min(slices - 1, max(0, int(row.at)))]
+        counts[row.bucket] = counts.get(row.bucket, 0) + row.jobs
+    return found
+
+
+_LIVE = frozenset(state for stage in STAGES for state in (stage.waiting, stage.working))
+
+
+def _standing(row: Any) -> Standing:
+    return Standing(
+        place=Waiting(str(row.id), row.bucket or 0, row.arrival_ms),
+        state=State(row.state),
+        batch_id=row.batch_id,
+        file_name=row.file_name,
+        worker=row.worker,
+        since_s=max(0.0, float(row.since_s)),
+        duration_s=row.duration_s or 0.0,
+        speech_s=row.speech_s or 0.0,
+        windows_total=row.windows_total or 0,
+        windows_done=row.windows_done,
+        language=row.language,
+    )
