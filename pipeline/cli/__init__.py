@@ -2,8 +2,8 @@
 
 commands.py         puts it together; queue, policy; errors to exit codes
 local.py            commands that ask nobody: up, settings, model, version
-submit_command.py   submit: what was typed, to recordings (collect.py, manifest.py, asked.py), to jobs
-  submit.py         one a request, several at once (side_by_side.py), patiently
+submit_command.py   submit: what was typed to recordings (collect.py, manifest.py, asked.py)
+  submit.py         recordings to jobs, several at once (side_by_side.py), patiently
   sending.py        one submission under way; journal.py remembers it, so that it can be resumed
 batch_commands.py   watch, batch, export
   watch.py          jobs until they have ended, with progress; news.py rings when something happened

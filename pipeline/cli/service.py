@@ -84,10 +84,10 @@ def find_api(settings: Settings) -> str:
 class Service:
     """The API at `url`. Every method raises the errors of the API, and `Unreachable`."""
 
-    def __init__(self, url: str, *, through_proxy: bool) -> None:
+    def __init__(self, url: str, *, through_proxy: bool, timeout: httpx.Timeout = TIMEOUT) -> None:
         """`through_proxy`: whether the proxies of the environment may be used."""
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=through_proxy)
+        self._http = httpx.Client(base_url=url, timeout=timeout, trust_env=through_proxy)
 
     def get(self, path: str, **params: Any) -> Any:
         """GET; the answer's JSON. Parameters that are None are left out."""
@@ -127,7 +127,9 @@ class Service:
         )
         job = answer.json()["jobs"][0]
         if job["id"] is None:
-            raise Later(job["error"]["message"], AFTER_S)
+            message = job["error"]["message"]
+            down = job["error"]["code"] == PartDown.code
+            raise Later(message, AFTER_S) if down else FairscribeError(message)
         return job, answer.headers.get("Idempotency-Replayed") == "true"
 
     @contextmanager
@@ -177,10 +179,10 @@ class Service:
         return _ERRORS.get(code, FairscribeError)(detail)
 
 
-def connect(settings: Settings) -> Service:
+def connect(settings: Settings, timeout: httpx.Timeout = TIMEOUT) -> Service:
     """The service these settings point to; asks nothing yet."""
     # a proxy between us and our own machine would only be in the way
-    return Service(find_api(settings), through_proxy=settings.api_url is not None)
+    return Service(find_api(settings), through_proxy=settings.api_url is not None, timeout=timeout)
 
 
 def _after_s(answer: httpx.Response) -> float:

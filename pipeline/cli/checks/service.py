@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import httpx
 import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from pipeline.cli.checks.stores import START
+from pipeline.cli.checks.stores import START, WAIT_S
 from pipeline.cli.checks.verdict import Here, Verdict, fine, problem
 from pipeline.cli.service import NotFairscribe, connect
 from pipeline.errors import FairscribeError, PartDown
@@ -21,7 +22,7 @@ PING_S = 2.0
 def api(here: Here) -> Verdict:
     """It answers, and can reach what it needs."""
     try:
-        service = connect(here.settings)
+        service = connect(here.settings, httpx.Timeout(WAIT_S))
         service.get("/v1/health")
     except NotFairscribe as other:
         cure = "Set FAIRSCRIBE_API_URL to where it is, or FAIRSCRIBE_API_PORT to another port."
@@ -29,6 +30,9 @@ def api(here: Here) -> Verdict:
     except PartDown as down:
         cure = f"{START}, or set FAIRSCRIBE_API_URL to where it runs."
         return problem("api", down.message.split(" Start it ")[0], cure)
+    except FairscribeError as refused:
+        said = f"What answers at {service.url} has no health to tell of: {refused.message}"
+        return problem("api", said, "Set FAIRSCRIBE_API_URL to where the API is, without a path.")
     try:
         service.get("/v1/health/ready")
     except FairscribeError as unready:

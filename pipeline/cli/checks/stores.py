@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import redis as redis_py
-from redis.exceptions import RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -75,11 +75,13 @@ def _why_no_writes(client: redis_py.Redis) -> Verdict | None:
     try:
         client.set("fairscribe:doctor", "1", px=1000)
     except RedisError as refused:
-        cure = {
-            "MISCONF": "Free disk space where Redis keeps its data: it cannot save and so refuses.",
-            "OOM": "Raise `maxmemory`: it is full.",
-            "READONLY": "Point FAIRSCRIBE_REDIS_URL to the master: this is a replica.",
-        }.get(str(refused).split(" ", 1)[0], "See the log of Redis for why it refuses.")
+        cure = "See the log of Redis for why it refuses."
+        if isinstance(refused, OutOfMemoryError):
+            cure = "Raise `maxmemory`: it is full, and must evict nothing."
+        elif isinstance(refused, ReadOnlyError):
+            cure = "Point FAIRSCRIBE_REDIS_URL to the master: this one only copies."
+        elif str(refused).startswith("MISCONF"):
+            cure = "Free disk space where Redis keeps its data: it cannot save and so refuses."
         return problem("redis", f"Redis takes no writes: {_sentence(refused)}", cure)
     return None
 
