@@ -20,7 +20,7 @@ from pipeline.cli.local import Json
 from pipeline.cli.pages import jobs_of
 from pipeline.cli.service import Service, connect
 from pipeline.cli.tables import write_table
-from pipeline.cli.watch import ENDED
+from pipeline.cli.watch import ENDED, NO_LONGER
 from pipeline.cli.watch import watch as watch_jobs
 from pipeline.errors import FairscribeError, NoSuchBatch, NoSuchJob, PartDown
 from pipeline.settings import read_settings
@@ -44,7 +44,7 @@ def watch(
     try:
         ended = _watched(service, batch_id, jobs)
     except KeyboardInterrupt:
-        print("no longer watched; the jobs go on", file=sys.stderr)
+        print(NO_LONGER, file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     if json:
         show.print_json({"batch_id": batch_id, "jobs": ended})
@@ -103,23 +103,36 @@ def batch(batch_id: BatchId, json: Json = False) -> None:
     """Show how a batch stands."""
     service = connect(read_settings())
     try:
-        told = service.get(f"/v1/batches/{quote(batch_id, safe='')}")
+        told = service.get(f"/v1/batches/{quote(batch_id, safe='', errors='replace')}")
     except (PartDown, NoSuchBatch):
         raise
     except FairscribeError:  # this service knows batches by their jobs only
         jobs = batch_jobs(service, batch_id)
-        told = {"id": batch_id, "counts": dict(Counter(job["status"] for job in jobs))}
+        told = {
+            "batch_id": batch_id,
+            "jobs": len(jobs),
+            "counts": dict(Counter(job["status"] for job in jobs)),
+        }
     if json:
         show.print_json(told)
     else:
-        rows = [(name, _words(value)) for name, value in told.items()]
-        show.print_table(f"batch {show.printable(batch_id)}", ("", "value"), rows)
+        rows = [(name, _words(name, value)) for name, value in told.items()]
+        show.print_table("Batch", ("", "value"), rows)
 
 
-def _words(value: Any) -> Any:
+def _words(name: str, value: Any) -> str:
+    """One field of a batch for a person.
+
+    >>> _words("counts", {"queued": 0, "completed": 2}), _words("eta_s", 83.0)
+    ('2 completed', '1:23')
+    """
     if isinstance(value, dict):
-        return ", ".join(f"{count} {name}" for name, count in value.items() if count)
-    return value
+        return ", ".join(f"{count} {status}" for status, count in value.items() if count)
+    if name.endswith("_s"):
+        return show.clock(value)
+    if name == "progress":
+        return f"{value:.0%}"
+    return "–" if value is None else str(value)
 
 
 @app.command("export")

@@ -17,7 +17,7 @@ from pipeline.cli.local import Json
 from pipeline.cli.pages import jobs_of
 from pipeline.cli.service import Service, connect
 from pipeline.cli.watch import ENDED
-from pipeline.errors import BadRequest, FairscribeError, PartDown
+from pipeline.errors import BadRequest, FairscribeError, PartDown, TranscriptNotReady
 from pipeline.settings import read_settings
 
 app = typer.Typer()
@@ -43,7 +43,7 @@ Batch = Annotated[str | None, typer.Option(help="All of this batch")]
 
 def path_of(job_id: str) -> str:
     """Where the API has a job."""
-    return f"/v1/jobs/{quote(job_id, safe='')}"
+    return f"/v1/jobs/{quote(job_id, safe='', errors='replace')}"
 
 
 @app.command()
@@ -61,14 +61,20 @@ def get(
     done = job["status"] == "completed"
     asked = {"partial": 1} if partial else {}
     if json:
-        wanted = done or (partial and job["status"] not in ENDED)
-        transcript = service.get(path, **asked) if wanted else None
-        show.print_json({**job, "transcript": transcript})
+        show.print_json({**job, "transcript": _transcript(service, path, asked)})
         raise typer.Exit(0 if done else 1)
     if format in (Format.JSON, Format.VERBOSE_JSON):
         show.print_json(service.get(path, format=format.value, **asked))
     else:
         sys.stdout.write(service.get_text(path, format=format.value, **asked))
+
+
+def _transcript(service: Service, path: str, asked: dict[str, int]) -> Any:
+    """As JSON; None while there is none."""
+    try:
+        return service.get(path, **asked)
+    except TranscriptNotReady:
+        return None
 
 
 def _wait(service: Service, path: str, wait_s: float) -> Any:
@@ -94,7 +100,7 @@ def list_jobs(
 ) -> None:
     """List jobs, oldest first."""
     service = connect(read_settings())
-    asked = {"status": status, "batch": batch, "since": since and _time(since)}
+    asked = {"status": status, "batch": batch, "created_after": since and _time(since)}
     if newest:
         asked["order"] = "newest"
     jobs, cursor = jobs_of(service, limit=limit, **asked)

@@ -10,7 +10,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pipeline.cli import show
-from pipeline.cli.collect import Found, NotSent
+from pipeline.cli.collect import Found, NotSent, as_text
 from pipeline.cli.journal import Journal, Sent
 from pipeline.cli.submit import GivenUp, key_of
 
@@ -132,6 +132,11 @@ class Sending:
 
 
 AGAIN = "the same command sends what is missing"
+
+
+def as_json(one: NotSent) -> dict[str, Any]:
+    """What became no job, for a program."""
+    return {"path": as_text(one.path), "line": one.line, "reason": one.reason}
 
 
 def tell_unsent(one: NotSent) -> None:

@@ -155,6 +155,8 @@ class Service:
     def _ask(self, method: str, path: str, **how: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **how)
+        except UnicodeEncodeError:  # words of a command line may be any bytes
+            raise BadRequest("What was asked is not UTF-8.") from None
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise Unreachable(
                 f"No service answers at {self.url} ({error or type(error).__name__}). Start it "

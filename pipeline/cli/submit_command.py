@@ -14,13 +14,14 @@ import uuid_utils.compat as uuid_utils
 
 from pipeline.cli import show
 from pipeline.cli.asked import read_asked, read_pairs
-from pipeline.cli.collect import Found, NotSent, collect, is_url, read_list
+from pipeline.cli.collect import Found, NotSent, as_text, collect, is_url, read_list
 from pipeline.cli.journal import Journal, journal_path, read_journal
 from pipeline.cli.local import Json
 from pipeline.cli.manifest import read_manifest
-from pipeline.cli.sending import Sending, tell_unsent
-from pipeline.cli.service import connect
+from pipeline.cli.sending import Sending, as_json, tell_unsent
+from pipeline.cli.service import Service, connect
 from pipeline.cli.submit import GivenUp, key_of, submit
+from pipeline.cli.watch import NO_LONGER
 from pipeline.cli.watch import watch as watch_jobs
 from pipeline.errors import BadRequest
 from pipeline.settings import read_settings
@@ -94,10 +95,19 @@ def submit_command(
         sending.end()
         jobs = sending.jobs
     if watch and jobs:
-        names = {job["id"]: job["file_name"] for job in jobs}
-        ended = watch_jobs(service, sending.batch_id, names, show.to_stderr())
-        jobs = [ended[job["id"]] for job in jobs]
+        jobs = _watched(service, sending.batch_id, jobs)
     _answer(sending, jobs, watched=watch, json=json)
+
+
+def _watched(service: Service, batch_id: str, jobs: list[Any]) -> list[dict[str, Any]]:
+    """The jobs once they have ended, but for those erased meanwhile."""
+    names = {job["id"]: job["file_name"] for job in jobs}
+    try:
+        ended = watch_jobs(service, batch_id, names, show.to_stderr())
+    except KeyboardInterrupt:
+        print(f"batch {show.printable(batch_id)}: {NO_LONGER}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    return [ended[job["id"]] for job in jobs if job["id"] in ended]
 
 
 def _understand(
@@ -131,7 +141,7 @@ def _rehearse(wanted: Wanted, path: Path, *, json: bool) -> int:
     for one in wanted.recordings:
         state = one.path.stat() if one.path else None
         told: dict[str, Any] = {
-            "file": one.given,
+            "file": as_text(one.given),
             "size_bytes": state.st_size if state else None,
             "language": one.asked.language,
             "speakers": one.asked.speakers,
@@ -141,7 +151,7 @@ def _rehearse(wanted: Wanted, path: Path, *, json: bool) -> int:
         }
         rows.append(told)
     if json:
-        lost = [vars(one) for one in wanted.lost]
+        lost = [as_json(one) for one in wanted.lost]
         batch_id = batch_id or wanted.batch_id
         show.print_json({"batch_id": batch_id, "recordings": rows, "not_sent": lost})
     else:
@@ -156,7 +166,7 @@ def _answer(sending: Sending, jobs: list[dict[str, Any]], *, watched: bool, json
     """Say what became of all, with the exit code: 2 when the service was gone too long."""
     batch_id = sending.batch_id
     if json:
-        lost = [vars(one) for one in sending.lost]
+        lost = [as_json(one) for one in sending.lost]
         told = {"batch_id": batch_id, "resumed": sending.before, "jobs": jobs, "not_sent": lost}
         show.print_json(told)
     elif watched:

@@ -40,6 +40,9 @@ AT_ONCE = 200
 TICK_S = 0.5
 """How often to look; less often when a look takes long."""
 
+NO_LONGER = "no longer watched; the jobs go on"
+"""Said after Ctrl-C."""
+
 PATIENCE_S = 60.0
 """How long the service may be gone: it may be restarted meanwhile, and the jobs go on."""
 

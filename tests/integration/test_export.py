@@ -189,7 +189,7 @@ def test_watch_follows_a_batch_jobs_or_everything(run: Run, parts: Parts) -> Non
     ended = done(parts, "ended.wav")
     for words in (["monday"], None, []):
         late = driven.received(parts, "late.wav", "monday")
-        worker = threading.Timer(0.3, driven.completed, (parts, late))
+        worker = threading.Timer(1.0, driven.completed, (parts, late))
         worker.start()
         ran = run("watch", *([late, ended] if words is None else words), "--json")
         worker.join()

@@ -58,6 +58,7 @@ def redis(here: Here) -> Verdict:
         return problem("redis", f"Redis does not answer: {_sentence(down)}", cure)
     if why := _why_no_writes(client):
         return why
+    name = "Valkey" if "valkey_version" in about else "Redis"
     version = str(about.get("valkey_version") or about["redis_version"])
     if int(version.split(".")[0]) < OLDEST_REDIS:
         cure = f"Use Redis {OLDEST_REDIS} or newer, or Valkey."
@@ -68,7 +69,7 @@ def redis(here: Here) -> Verdict:
         return problem(
             "redis", said, "Set `maxmemory-policy noeviction`: a lost key is a lost hint."
         )
-    return fine("redis", f"Redis {version} answers, takes writes and evicts nothing.")
+    return fine("redis", f"{name} {version} answers, takes writes and evicts nothing.")
 
 
 def _why_no_writes(client: redis_py.Redis) -> Verdict | None:
