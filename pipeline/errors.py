@@ -16,6 +16,7 @@
      |   +- EngineCrashedOnJob
      |   +- RecordingMissing
      |   +- FetchFailed
+     |   |   +- FetchInterrupted   it may go better later
      |   +- UnexpectedError
      +- LeaseLost                  somebody else holds the job, or it ended: write nothing
      +- EngineDead                 the speech engine died under a window
@@ -136,6 +137,10 @@ class FetchFailed(JobFailed):
     """The recording could not be fetched from its URL."""
 
     code = "fetch_failed"
+
+
+class FetchInterrupted(FetchFailed):
+    """The recording could not be fetched from its URL, several times."""
 
 
 class UnexpectedError(JobFailed):

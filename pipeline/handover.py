@@ -6,6 +6,8 @@ whoever sends one relies on the sweeper, never on the message.
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery import Celery
 from kombu.exceptions import OperationalError
 
@@ -16,6 +18,9 @@ ERRANDS_QUEUE = "errands"
 
 PROBE = "fairscribe.probe"
 """Errand: find out what a recording is and how long. Argument: job id."""
+
+FETCH = "fairscribe.fetch"
+"""Errand: fetch a recording from its URL. Argument: job id."""
 
 
 class Handover:
@@ -33,11 +38,25 @@ class Handover:
 
     def probe(self, job_ids: list[str]) -> None:
         """Ask for these jobs to be probed. Raises `PartDown` when the broker does not answer."""
+        self._send(PROBE, job_ids)
+
+    def fetch(self, job_ids: list[str], in_s: float = 0.0) -> None:
+        """Ask for these jobs' recordings to be fetched, not before `in_s` seconds. See `probe`."""
+        self._send(FETCH, job_ids, countdown=in_s or None)
+
+    def _send(self, errand: str, job_ids: list[str], **options: Any) -> None:
+        if not job_ids:
+            return
         try:
             with self._celery.producer_pool.acquire(block=True, timeout=5) as producer:
                 for job_id in job_ids:
                     self._celery.send_task(
-                        PROBE, args=[job_id], queue=ERRANDS_QUEUE, producer=producer, retry=False
+                        errand,
+                        args=[job_id],
+                        queue=ERRANDS_QUEUE,
+                        producer=producer,
+                        retry=False,
+                        **options,
                     )
         except (OperationalError, OSError, TimeoutError) as down:
             raise PartDown(f"The broker does not answer: {down}") from down

@@ -6,23 +6,26 @@ twice.
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import Any
 
 from celery import bootsteps
 from celery.beat import EmbeddedService, Scheduler
-from celery.signals import worker_ready, worker_shutdown
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 
 from pipeline.errors import PartDown
-from pipeline.handover import PROBE
+from pipeline.fetch.fetcher import Fetcher
+from pipeline.handover import FETCH, PROBE
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY
 from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
+from pipeline.steps.fetch import ask_for_next, fetch, give_way
 from pipeline.steps.probe import probe
 from pipeline.steps.tidy import tidy
-from pipeline.store import jobs
+from pipeline.store import fetches, jobs
 from pipeline.store.session import transaction
 from workers.app import app
 from workers.caretaker import Caretaker
@@ -32,9 +35,17 @@ SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
 TIDY = "fairscribe.tidy"
 TIDY_EVERY_S = 600.0
-PROBE_LOST_AFTER_S = 30.0
-"""A job nobody probed for this long is asked for again."""
+LOST_AFTER_S = 30.0
+"""A job nobody probed or fetched for this long is asked for again."""
 SWEEP_AT_MOST = 1000
+FETCHES_AT_ONCE = 4
+"""Of this process's threads, so that slow servers do not keep recordings from being probed."""
+FETCHES_SWEPT = 4 * FETCHES_AT_ONCE
+"""Each fetch that ends asks for the next: a few messages keep all going."""
+
+_MB = 1_000_000
+_fetching = threading.BoundedSemaphore(FETCHES_AT_ONCE)
+_stopping = threading.Event()
 
 app.conf.beat_schedule = {
     SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
@@ -57,6 +68,13 @@ def prober() -> Prober:
     return Prober(max_duration_s=parts().settings.max_duration_h * 3600)
 
 
+@lru_cache(maxsize=1)
+def fetcher() -> Fetcher:
+    """The way out to callers' URLs."""
+    settings = parts().settings
+    return Fetcher(timeout_s=settings.url_timeout_s, private=settings.url_private)
+
+
 @app.task(name=PROBE, autoretry_for=(PartDown,), retry_backoff=1, max_retries=5)
 def probe_recording(job_id: str) -> None:
     """What is it, how long is it: then it may wait for its survey."""
@@ -65,12 +83,38 @@ def probe_recording(job_id: str) -> None:
     probe(here.store, here.storage, prober(), queue, job_id, language)
 
 
+# acknowledged at once: a fetch takes longer than a message stays unacknowledged, and the sweeper
+# misses one that is not going on
+@app.task(name=FETCH, acks_late=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=5)
+def fetch_recording(job_id: str) -> None:
+    """Get it from its URL; with all permits taken it waits until a fetch ends."""
+    here = parts()
+    if not _fetching.acquire(blocking=False):
+        give_way(here.store, job_id)
+        return
+    try:
+        fetch(
+            here.store,
+            here.storage,
+            fetcher(),
+            here.handover,
+            job_id,
+            limit_bytes=int(here.settings.max_upload_mb * _MB),
+            stopping=_stopping.is_set,
+        )
+    finally:
+        _fetching.release()
+    ask_for_next(here.store, here.handover)
+
+
 @app.task(name=SWEEP, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
 def sweep() -> None:
-    """Ask again for probes whose message or worker was lost."""
+    """Ask again for probes and fetches whose message or worker was lost."""
     with transaction(parts().store) as c:
-        forgotten = jobs.forgotten(c, PROBE_LOST_AFTER_S, SWEEP_AT_MOST)
-    parts().handover.probe(forgotten)
+        unprobed = jobs.forgotten(c, LOST_AFTER_S, SWEEP_AT_MOST)
+        unfetched = fetches.forgotten(c, LOST_AFTER_S, FETCHES_SWEPT)
+    parts().handover.probe(unprobed)
+    parts().handover.fetch(unfetched)
 
 
 @app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
@@ -113,6 +157,11 @@ def _begin(**_: Any) -> None:
     configure("errands")
     _caretaker().start()
     say_ready()
+
+
+@worker_shutting_down.connect
+def _hurry(**_: Any) -> None:
+    _stopping.set()  # fetches under way are given up: the next worker begins them anew
 
 
 @worker_shutdown.connect

@@ -1,12 +1,14 @@
 """Extends the leases of jobs in hand, from a thread that does not need the event loop.
 
 Leases are renewed only while the work makes progress: a heartbeat that only proves that the process
-lives would keep a hung job for ever.
+lives would keep a hung job for ever. More often than it renews it asks Postgres whether the jobs
+are still wanted, so that a cancelled one frees its slots soon, however long its windows take.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from sqlalchemy import Engine
@@ -17,6 +19,9 @@ from pipeline.logs import log
 from pipeline.queue.redis_queue import LOST, RedisQueue
 from pipeline.store import jobs
 from pipeline.store.session import transaction
+
+WATCH_S = 0.5
+"""How often Postgres is asked whether the jobs in hand are still ours: one question by key."""
 
 
 class LeaseKeeper:
@@ -71,6 +76,18 @@ class LeaseKeeper:
                 self._lose(job_id, token)
         self._check(held)
 
+    def watch_once(self) -> None:
+        """Let go of jobs that were cancelled, erased or granted to others. Raises `PartDown`."""
+        with self._lock:
+            held = dict(self._held)
+        if not held:
+            return
+        with transaction(self._store) as c:
+            gone = jobs.taken_away(c, {job_id: attempt for job_id, (_, attempt) in held.items()})
+        for job_id in gone:
+            self._queue.complete([(job_id, held[job_id][0])])
+            self._lose(job_id, held[job_id][0])
+
     def _check(self, held: dict[str, tuple[str, int]]) -> None:
         """Postgres decides: a job may have been cancelled, or a lease have been taken up again
         (`renew` answered REASSERTED) of a job that ended meanwhile.
@@ -93,13 +110,16 @@ class LeaseKeeper:
             self._on_lost(job_id)
 
     def _run(self) -> None:
-        wait_s = self._renew_s
-        while not self._stopping.wait(wait_s):
-            wait_s = self._renew_s
+        renew_at_s = time.monotonic() + self._renew_s
+        while not self._stopping.wait(min(WATCH_S, self._renew_s)):
             try:
+                if time.monotonic() < renew_at_s:
+                    self.watch_once()
+                    continue
+                renew_at_s = time.monotonic() + min(1.0, self._renew_s)  # the lease runs meanwhile
                 self.renew_once()
+                renew_at_s = time.monotonic() + self._renew_s
             except PartDown as down:
-                wait_s = min(1.0, self._renew_s)  # the lease runs meanwhile
                 log().warning("leases_not_renewed", queue=self._queue.name, why=down.message)
             except Exception:
                 # this thread must not end while jobs are held: their leases would run out unseen

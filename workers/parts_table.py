@@ -173,7 +173,8 @@ def _parts(
             ready=answers_health(host, api_port),
             stop_rank=DOOR,
         ),
-        worker("errands", "-A workers.errands worker -P threads -c 4 -Q errands", 90.0),
+        # twice as many threads as fetches at once, which may all wait for slow servers
+        worker("errands", "-A workers.errands worker -P threads -c 8 -Q errands", 90.0),
         worker("survey", "-A workers.survey worker -P solo -Q survey.idle", 120.0),
         # no limit: a first download of a large model takes what it takes, and a death is noticed
         worker("transcribe", "-A workers.transcribe worker -P solo -Q transcribe.idle", math.inf),

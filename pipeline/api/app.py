@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from pipeline.api import health, order, status, uploads
+from pipeline.api import batches, health, order, status, uploads
 from pipeline.api.bodies import Problem
 from pipeline.api.problems import answer_with_problems
 from pipeline.logs import configure
@@ -34,7 +34,7 @@ def create() -> FastAPI:
         lifespan=_with_parts,
         responses=_PROBLEMS,
     )
-    for part in (uploads, status, order, health):
+    for part in (uploads, status, batches, order, health):
         app.include_router(part.router)
     answer_with_problems(app)
     return app

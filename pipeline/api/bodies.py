@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.job import JobView, public_status
+from pipeline.fetch.urls import shown_url
+from pipeline.job import TASKS, JobView, public_status
+from pipeline.store.batches import BatchView
 
 Status = Literal["queued", "processing", "completed", "failed", "cancelled"]
 
@@ -37,19 +39,20 @@ class Problem(BaseModel):
 
 
 class AcceptedFile(BaseModel):
-    """What became of one file of a submission."""
+    """What became of one file or URL of a submission."""
 
     id: str | None = Field(
-        description="Its job; null when none could be made: send this file again",
+        description="Its job; null when none could be made: `error` says whether to send it again",
         examples=[_JOB_ID],
     )
     file_name: str = Field(examples=["call-0001.wav"])
-    status: Status = Field(description="`failed` for a file that was refused at once")
+    source_url: str | None = Field(None, description="The URL, if it was one")
+    status: Status = Field(description="`failed` for what was refused at once")
     error: Reason | None = None
 
 
 class Submission(BaseModel):
-    """The answer to an upload: each file with its job, in the order they were sent."""
+    """The answer to a submission: each file, then each URL, with its job, in their order."""
 
     batch_id: str = Field(description="As asked for, or chosen", examples=["monday-calls"])
     jobs: list[AcceptedFile]
@@ -79,7 +82,18 @@ class Job(BaseModel):
     )
     probed_source: str | None = Field(description="Who said that", examples=["header"])
     channels: int | None = Field(examples=[2])
-    language: str | None = Field(description="As asked for; null: the default", examples=["en"])
+    language: str | None = Field(
+        description="As detected, else as asked for; null: the default", examples=["en"]
+    )
+    language_detected: bool = Field(description="Whether it was heard out")
+    task: Literal["transcribe", "translate"] = Field(description="As asked for")
+    speakers: list[str] | None = Field(
+        description="Who is on the left and who on the right channel, as told",
+        examples=[["agent", "customer"]],
+    )
+    source_url: str | None = Field(
+        description="Where it was fetched from, without name and password; null: it was uploaded"
+    )
     model: str | None = Field(examples=["tiny.en"])
     attempts: int = Field(description="How often a worker was given the job")
     created_at: datetime
@@ -91,14 +105,24 @@ class Job(BaseModel):
     error: Reason | None = None
     degraded: str | None = Field(description="Why the transcript is worth less than usual")
     no_speech: bool = Field(description="Completed, and nobody spoke")
+    task_url: str | None = Field(
+        description="Its task in Flower; null before an engine has it, or where Flower is not known"
+    )
     metadata: dict[str, Any] = Field(examples=[{"agent": "7"}])
 
     @classmethod
-    def of(cls, view: JobView, position: int | None = None) -> Job:
-        """The answer for a row and its place in its queue."""
+    def of(cls, view: JobView, position: int | None = None, flower: str | None = None) -> Job:
+        """The answer for a row, its place in its queue, and where Flower is."""
         same = cls.model_fields.keys() & view.__dataclass_fields__.keys()
+        own = {"language", "source_url"}
         return cls(
-            **{name: getattr(view, name) for name in same},
+            **{name: getattr(view, name) for name in same - own},
+            language=view.detected_language or view.language,
+            language_detected=view.detected_language is not None,
+            task=view.options.get("task", TASKS[0]),
+            speakers=view.options.get("speakers"),
+            source_url=shown_url(view.source_url) if view.source_url else None,
+            task_url=f"{flower}/task/{view.id}" if flower and view.started_at else None,
             status=public_status(view.state),  # type: ignore[arg-type]
             stage=view.state.value,
             position=position,
@@ -120,7 +144,7 @@ def _reason(view: JobView) -> Reason | None:
 
 
 class JobPage(BaseModel):
-    """Some jobs, oldest first."""
+    """Some jobs, in the order asked for."""
 
     jobs: list[Job]
     next_cursor: str | None = Field(
@@ -134,6 +158,52 @@ class Cancelled(BaseModel):
     id: str = Field(examples=[_JOB_ID])
     status: Status = Field(description="`cancelled`, or how it had ended before")
     cancelled: bool = Field(description="False when it had ended already")
+
+
+class BatchCounts(BaseModel):
+    """Jobs of a batch by their status."""
+
+    queued: int
+    processing: int
+    completed: int
+    failed: int
+    cancelled: int
+
+
+class Batch(BaseModel):
+    """A batch as it stands: all jobs that carry its id."""
+
+    batch_id: str = Field(examples=["monday-calls"])
+    created_at: datetime = Field(description="When its first job came")
+    completed_at: datetime | None = Field(description="When its last job ended; null before")
+    counts: BatchCounts
+    jobs: int = Field(description="How many there are")
+    duration_s: float = Field(description="Of all its recordings, as far as known")
+    duration_done_s: float = Field(description="Of those with a transcript")
+    progress: float = Field(description="Part of the work that is done, 0..1, by duration")
+    eta_s: float | None = Field(description="Seconds until it is done; not forecast yet: null")
+
+    @classmethod
+    def of(cls, view: BatchView, eta_s: float | None) -> Batch:
+        """The answer for what the store says, and the forecast."""
+        fields = {name: getattr(view, name) for name in cls.model_fields if hasattr(view, name)}
+        return cls(**fields, eta_s=eta_s)
+
+
+class BatchPage(BaseModel):
+    """Some batches, newest first."""
+
+    batches: list[Batch]
+    next_cursor: str | None = Field(
+        description="Give it as `cursor` for the next page; null at the end"
+    )
+
+
+class BatchCancelled(BaseModel):
+    """The answer to the cancel of a batch."""
+
+    batch_id: str = Field(examples=["monday-calls"])
+    cancelled: int = Field(description="Jobs stopped; those that had ended stay as they ended")
 
 
 class Counts(BaseModel):
@@ -184,6 +254,14 @@ class PolicyView(BaseModel):
     """The order of work."""
 
     policy: str = Field(description="As last decided", examples=["hrrn(1.5)"])
+    reason: str | None = Field(description="Why; null: nobody changed it since the first start")
+    changed_at: datetime | None = Field(description="When; null as `reason`")
+
+
+class PolicyHistory(BaseModel):
+    """The last changes of the order of work, newest first."""
+
+    changes: list[PolicyView]
 
 
 class Health(BaseModel):

@@ -22,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from pipeline.errors import BadRequest, PartDown
+from pipeline.steps.accept import UNNAMED
 
 CHUNK_BYTES = 1 << 20
 """Written to disk and read back in pieces of this size."""
@@ -29,8 +30,8 @@ CHUNK_BYTES = 1 << 20
 FIELD_LIMIT_BYTES = 1 << 20
 """Longest text field."""
 
-UNNAMED = "unnamed"
-"""What a file is called whose sender gave it no name."""
+TEXT_LIMIT_BYTES = 32 << 20
+"""All text fields of one form together: they are kept in memory."""
 
 
 @dataclass
@@ -48,6 +49,9 @@ class Form:
 
     on_disk: IO[bytes]
     fields: dict[str, str] = field(default_factory=dict)
+    """Of a field that may come once: its last text."""
+    repeated: dict[str, list[str]] = field(default_factory=dict)
+    """Of a field that may come more often: all its texts, in their order."""
     files: list[File] = field(default_factory=list)
 
     def chunks(self, file: File) -> Iterator[bytes]:
@@ -63,18 +67,26 @@ class Form:
 
 @asynccontextmanager
 async def read_form(
-    request: Request, folder: Path, *, files: str, fields: tuple[str, ...], limit_bytes: int
+    request: Request,
+    folder: Path,
+    *,
+    files: str,
+    fields: tuple[str, ...],
+    limit_bytes: int,
+    repeated: tuple[str, ...] = (),
 ) -> AsyncIterator[Form]:
     """The form `request` carries; its file in `folder` is gone at the end of the context.
 
-    `files` names the parts that are files, `fields` those that are text; a file of more than
-    `limit_bytes` bytes is cut one byte beyond. Raises `BadRequest` for any other part and for what
-    is not a form, `PartDown` when the disk takes no more.
+    `files` names the parts that are files, `fields` those that are text, `repeated` those that are
+    text and may come more than once; a file of more than `limit_bytes` bytes is cut one byte
+    beyond. Raises `BadRequest` for any other part and for what is not a form, `PartDown` when the
+    disk takes no more.
     """
     boundary = _boundary(request.headers.get("content-type", ""))
     with _open_unnamed(folder) as on_disk:
         try:
-            reader = _Reader(Form(on_disk), boundary, files, fields, limit_bytes)
+            form = Form(on_disk, repeated={name: [] for name in repeated})
+            reader = _Reader(form, boundary, files, fields, limit_bytes)
             async for received in request.stream():
                 reader.take(received)
                 if reader.unwritten_bytes >= CHUNK_BYTES:
@@ -119,7 +131,9 @@ class _Reader:
     ) -> None:
         self.form = form
         self.unwritten_bytes = 0
-        self._files, self._fields, self._limit_bytes = files, fields, limit_bytes
+        self._files, self._limit_bytes = files, limit_bytes
+        self._fields = (*fields, *form.repeated)
+        self._text_bytes = 0
         self._unwritten: list[bytes] = []
         self._end = 0
         self._complaint: str | None = None
@@ -202,10 +216,13 @@ class _Reader:
             room = self._limit_bytes + 1 - self._file.size_bytes
             self._keep(raw[start : min(end, start + room)])
         elif self._field is not None:
-            if len(self._text) + end - start <= FIELD_LIMIT_BYTES:
-                self._text += raw[start:end]
-            else:
+            self._text_bytes += end - start
+            if self._text_bytes > TEXT_LIMIT_BYTES:
+                self._complain("The text fields are too long, all together.")
+            elif len(self._text) + end - start > FIELD_LIMIT_BYTES:
                 self._complain(f"The field {self._field!r} is too long.")
+            else:
+                self._text += raw[start:end]
 
     def _keep(self, piece: bytes) -> None:
         assert self._file is not None
@@ -220,7 +237,11 @@ class _Reader:
             self._file.name = self._file.name or UNNAMED
             self.form.files.append(self._file)
         elif self._field is not None:
-            self.form.fields[self._field] = _text_of(bytes(self._text))
+            text = _text_of(bytes(self._text))
+            if self._field in self.form.repeated:
+                self.form.repeated[self._field].append(text)
+            else:
+                self.form.fields[self._field] = text
 
     def _body_end(self) -> None:
         self._ended = True

@@ -1,4 +1,4 @@
-"""What endpoints are given: the parts of this process, and the id of a job that can exist."""
+"""What endpoints are given: the parts of this process, and ids of a job or batch that can exist."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from pipeline.errors import NoSuchJob
+from pipeline.errors import NoSuchBatch, NoSuchJob
 from pipeline.parts import Parts
+from pipeline.settings import Settings
 
 
 def _parts(request: Request) -> Parts:
@@ -24,5 +25,22 @@ def _job_id(job_id: Annotated[str, Path(description="The id `POST /v1/jobs` gave
         raise NoSuchJob from None
 
 
+def _batch_id(batch_id: Annotated[str, Path(description="As given to `POST /v1/jobs`")]) -> str:
+    """The id; raises `NoSuchBatch` for what cannot be one."""
+    if not batch_id or "\0" in batch_id:
+        raise NoSuchBatch
+    return batch_id
+
+
+def flower_of(settings: Settings) -> str | None:
+    """Where people reach Flower, as far as the settings tell; None when they do not."""
+    if settings.flower_url is not None:
+        return settings.flower_url.rstrip("/")
+    host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
+    known = settings.flower_port and host not in ("0.0.0.0", "[::]")
+    return f"http://{host}:{settings.flower_port}" if known else None
+
+
 GivenParts = Annotated[Parts, Depends(_parts)]
 GivenJobId = Annotated[str, Depends(_job_id)]
+GivenBatchId = Annotated[str, Depends(_batch_id)]

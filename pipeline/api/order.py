@@ -6,7 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from pipeline.api.bodies import Counts, PolicyChange, PolicyView, QueuedJob, QueueView
+from pipeline.api.bodies import (
+    Counts,
+    PolicyChange,
+    PolicyHistory,
+    PolicyView,
+    QueuedJob,
+    QueueView,
+)
 from pipeline.api.given import GivenParts
 from pipeline.errors import BadRequest
 from pipeline.job import SURVEY, TRANSCRIBE, JobView, Stage
@@ -14,6 +21,7 @@ from pipeline.parts import Parts
 from pipeline.scheduling.policies import Policy, Waiting, parse_policy
 from pipeline.scheduling.work import bucket_work_s
 from pipeline.store import policies, views
+from pipeline.store.policies import PolicyRow
 from pipeline.store.session import clock_ms, transaction
 
 router = APIRouter(tags=["queue"])
@@ -42,9 +50,23 @@ def read_queue(
 
 @router.get("/v1/policy")
 def read_policy(parts: GivenParts) -> PolicyView:
-    """The order of work, as last decided."""
+    """The order of work, as last decided, and why."""
     with transaction(parts.store) as c:
-        return PolicyView(policy=str(_decided(parts, policies.newest_policy(c))))
+        last = policies.changes(c, 1)
+    if not last:
+        return PolicyView(policy=str(parts.settings.start_policy), reason=None, changed_at=None)
+    return _policy_view(last[0])
+
+
+@router.get("/v1/policy/history")
+def read_policy_history(
+    parts: GivenParts,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Changes in the answer")] = 20,
+) -> PolicyHistory:
+    """The last changes of the order of work, newest first."""
+    with transaction(parts.store) as c:
+        found = policies.changes(c, limit)
+    return PolicyHistory(changes=[_policy_view(row) for row in found])
 
 
 @router.put("/v1/policy")
@@ -61,9 +83,14 @@ def change_policy(parts: GivenParts, change: PolicyChange) -> PolicyView:
         raise BadRequest("reason holds a NUL character, which cannot be kept.")
     with transaction(parts.store) as c:
         policies.change_policy(c, policy, change.reason)
+        (last,) = policies.changes(c, 1)
     for queue in parts.queues.values():
         queue.set_policy(policy)
-    return PolicyView(policy=str(policy))
+    return _policy_view(last)
+
+
+def _policy_view(row: PolicyRow) -> PolicyView:
+    return PolicyView(policy=str(row.policy), reason=row.reason, changed_at=row.changed_at)
 
 
 def _decided(parts: Parts, newest: Policy | None) -> Policy:

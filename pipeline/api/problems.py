@@ -47,6 +47,9 @@ STATUS: dict[type[FairscribeError], HTTPStatus] = {
 RETRY_AFTER_S = 2
 """When to ask again after a part did not answer; embedded servers restart within this."""
 
+_PASSING = (PartDown, RequestInProgress)
+"""Errors that pass by themselves: the answer says when to ask again."""
+
 
 class ProblemResponse(JSONResponse):
     """JSON with the media type of a problem."""
@@ -80,9 +83,8 @@ def problem_of(error: FairscribeError) -> ProblemResponse:
         return _internal()
     if kind is PartDown:
         log().warning("part_down", why=error.message)
-        headers = {"Retry-After": str(RETRY_AFTER_S)}
-        return problem(STATUS[kind], error.code, public_message(error), headers)
-    return problem(STATUS[kind], error.code, error.message)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if kind in _PASSING else None
+    return problem(STATUS[kind], error.code, public_message(error), headers)
 
 
 def public_message(error: FairscribeError) -> str:

@@ -1,22 +1,26 @@
-"""What became of a recording: one job, its transcript, lists of jobs, and cancelling one."""
+"""What became of a recording: a job, its transcript, lists of jobs; to stop, repeat, erase it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import AwareDatetime
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Cancelled, Job, JobPage, Status
-from pipeline.api.given import GivenJobId, GivenParts
+from pipeline.api.given import GivenJobId, GivenParts, flower_of
 from pipeline.clock import SystemClock
 from pipeline.errors import BadRequest, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
+from pipeline.steps.deliver import so_far
+from pipeline.steps.erase import erase as erase_job
+from pipeline.steps.retry import retry as retry_job
 from pipeline.store import index, views
 from pipeline.store.session import clock_ms, transaction
 from pipeline.transcript.formats import to_txt
@@ -43,7 +47,8 @@ async def read_job(
         view = await run_in_threadpool(_view, parts, job_id)
         left_s = deadline_s - clock.monotonic_s()
         if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
-            return Job.of(view, await run_in_threadpool(_position, parts, view))
+            position = await run_in_threadpool(_position, parts, view)
+            return Job.of(view, position, flower_of(parts.settings))
         await asyncio.sleep(min(WAIT_TICK_S, left_s))
 
 
@@ -56,14 +61,22 @@ def read_transcript(
     parts: GivenParts,
     job_id: GivenJobId,
     format: Annotated[Literal["json", "txt"], Query(description="Form of the answer")] = "json",
+    partial: Annotated[
+        bool, Query(description="What is heard so far, if that is not all; says so in the answer")
+    ] = False,
 ) -> Response:
     """The transcript: all of it as `json`, or a line a segment as `txt`."""
+    body = so_far(parts.store, job_id) if partial else _whole(parts, job_id)
+    return PlainTextResponse(to_txt(body)) if format == "txt" else JSONResponse(body)
+
+
+def _whole(parts: Parts, job_id: str) -> dict[str, Any]:
     with transaction(parts.store) as c:
         body = views.transcript_body(c, job_id)
         view = views.view(c, job_id) if body is None else None
     if body is None:
         raise _not_ready(view)
-    return PlainTextResponse(to_txt(body)) if format == "txt" else JSONResponse(body)
+    return body
 
 
 @router.get("/v1/jobs")
@@ -71,20 +84,33 @@ def list_jobs(
     parts: GivenParts,
     status: Annotated[Status | None, Query(description="Only jobs of this status")] = None,
     batch: Annotated[str | None, Query(description="Only jobs of this batch")] = None,
+    created_after: Annotated[
+        AwareDatetime | None, Query(description="Only jobs that came at this time or later")
+    ] = None,
+    created_before: Annotated[
+        AwareDatetime | None, Query(description="Only jobs that came before this time")
+    ] = None,
+    order: Annotated[Literal["oldest", "newest"], Query(description="Which come first")] = "oldest",
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="Jobs on a page")] = 100,
 ) -> JobPage:
-    """Jobs by id, oldest first, so that pages stay as they are while new jobs come."""
+    """Jobs by id, which is by age; oldest first pages stay as they are while new jobs come."""
     if batch is not None and "\0" in batch:
         return JobPage(jobs=[], next_cursor=None)
-    states = states_of(status) if status else ()
     with transaction(parts.store) as c:
         # one more than asked for tells whether there is a next page
         found = views.list_jobs(
-            c, states=states, batch_id=batch, after=_cursor(cursor), limit=limit + 1
+            c,
+            states=states_of(status) if status else (),
+            batch_id=batch,
+            created=(created_after, created_before),
+            after=_cursor(cursor),
+            newest_first=order == "newest",
+            limit=limit + 1,
         )
     more = found[limit - 1].id if len(found) > limit else None
-    return JobPage(jobs=[Job.of(view) for view in found[:limit]], next_cursor=more)
+    flower = flower_of(parts.settings)
+    return JobPage(jobs=[Job.of(view, None, flower) for view in found[:limit]], next_cursor=more)
 
 
 @router.post("/v1/jobs/{job_id}/cancel")
@@ -93,6 +119,19 @@ def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
     did = cancel_job(parts.store, parts.queues, job_id)
     view = _view(parts, job_id)
     return Cancelled(id=job_id, status=Job.of(view).status, cancelled=did)
+
+
+@router.post("/v1/jobs/{job_id}/retry", status_code=202)
+def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
+    """Begin a failed or cancelled job again, as if it had just come."""
+    retry_job(parts.store, parts.storage, parts.handover, job_id)
+    return Job.of(_view(parts, job_id))
+
+
+@router.delete("/v1/jobs/{job_id}", status_code=204)
+def erase(parts: GivenParts, job_id: GivenJobId) -> None:
+    """Erase a job, whatever it is doing: recording, transcript and all that is known of it."""
+    erase_job(parts.store, parts.storage, parts.queues, job_id)
 
 
 def _position(parts: Parts, view: JobView) -> int | None:

@@ -2,140 +2,200 @@
 
 from __future__ import annotations
 
-import json
-import re
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-import uuid_utils.compat as uuid_utils
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import AcceptedFile, Reason, Submission
-from pipeline.api.form import File, Form, read_form
 from pipeline.api.given import GivenParts
+from pipeline.api.idempotency import Carried, checked_key, once
 from pipeline.api.problems import public_message
+from pipeline.api.said import SPEAKER_LIMIT, TEXTS
+from pipeline.api.submitted import URLS_LIMIT, Submitted, read_submission
 from pipeline.errors import BadRequest, FairscribeError, PartDown
+from pipeline.fetch.urls import URL_LIMIT, name_in_url, shown_url
 from pipeline.parts import Parts
-from pipeline.steps.accept import Accepted, Upload, accept, hand_over
+from pipeline.steps.accept import (
+    UNNAMED,
+    Accepted,
+    Upload,
+    accept,
+    accept_urls,
+    hand_over,
+    new_job_id,
+)
 
 router = APIRouter(tags=["jobs"])
 
-BATCH_ID_LIMIT = 200
-"""Longest batch id, characters."""
-
 _MB = 1_000_000
 
-_TEXTS = {
-    "batch_id": "Groups jobs, also over several requests; chosen when absent",
-    "language": "ISO 639-1 code such as en; absent: the installation's default",
-    "metadata": "A JSON object, kept with each job",
-}
-"""The text fields of the form and what they are for."""
+_URLS_AT_ONCE = 500
+"""URLs committed together."""
 
 _FILES = {
     "type": "array",
     "items": {"type": "string", "format": "binary"},
     "description": "Recordings, one part each, any number",
 }
-_SCHEMA = {
-    "type": "object",
-    "required": ["files"],
-    "properties": {
-        "files": _FILES,
-        **{name: {"type": "string", "description": what} for name, what in _TEXTS.items()},
+_URLS = {
+    "type": "array",
+    "items": {"type": "string", "maxLength": URL_LIMIT},
+    "maxItems": URLS_LIMIT,
+    "description": "http and https URLs of recordings, which are then fetched; one part each",
+}
+_SAID = {name: {"type": "string", "description": what} for name, what in TEXTS.items()}
+_SAID_IN_JSON = {
+    **_SAID,
+    "metadata": {"type": "object", "description": TEXTS["metadata"]},
+    "speakers": {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "maxLength": SPEAKER_LIMIT},
+        "minItems": 2,
+        "maxItems": 2,
+        "description": TEXTS["speakers"],
     },
 }
-_BODY = {"required": True, "content": {"multipart/form-data": {"schema": _SCHEMA}}}
+_FORM = {"type": "object", "properties": {"files": _FILES, "urls": _URLS, **_SAID}}
+_JSON = {"type": "object", "required": ["urls"], "properties": {"urls": _URLS, **_SAID_IN_JSON}}
+_BODY = {
+    "required": True,
+    "content": {
+        "multipart/form-data": {"schema": _FORM},
+        "application/json": {
+            "schema": {**_JSON, "additionalProperties": False},
+            "example": {"urls": ["https://example.com/call-1.wav"], "batch_id": "monday"},
+        },
+    },
+}
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="1 to 200 visible characters: the request is carried out once, however often "
+        "it comes within 7 days",
+    ),
+]
 
 
 @router.post("/v1/jobs", status_code=202, openapi_extra={"requestBody": _BODY})
-async def submit(request: Request, parts: GivenParts) -> Submission:
-    """Submit recordings. Each file becomes a job of its own, durable when this answers.
+async def submit(
+    request: Request, response: Response, parts: GivenParts, idempotency_key: Key = None
+) -> Submission:
+    """Submit recordings, as files or by their URLs. Each becomes a job of its own, durable when
+    this answers.
 
-    A file that cannot be transcribed (empty, too large) is a failed job, and the others go on.
+    What cannot be transcribed (empty, too large) is a failed job, and the others go on.
     """
     limit_bytes = int(parts.settings.max_upload_mb * _MB)
-    place = parts.settings.home / "uploads"
-    async with read_form(
-        request, place, files="files", fields=tuple(_TEXTS), limit_bytes=limit_bytes
-    ) as form:
-        said = _said(form)
-        if not form.files:
-            raise BadRequest("There is no file: send each recording in a part named `files`.")
-        return await run_in_threadpool(_accept_all, parts, form, said, limit_bytes)
+    async with read_submission(request, parts.settings.home / "uploads", limit_bytes) as submitted:
+        asked = _Request(parts, submitted, limit_bytes)
+        if idempotency_key is None:
+            answer, _ = await run_in_threadpool(asked.carry_out, asked.new_ids())
+        else:
+            key = checked_key(idempotency_key)
+            fingerprint = submitted.fingerprint()
+            ids = asked.new_ids()
+            answer, replayed = await run_in_threadpool(
+                once, parts, key, fingerprint, ids, asked.carry_out_again
+            )
+            if replayed:
+                response.headers["Idempotency-Replayed"] = "true"
+        return Submission.model_validate(answer)
 
 
-METADATA_DEPTH = 32
-"""Levels of nesting; an answer's serialiser gives up at 255, and with it whole lists of jobs."""
+@dataclass
+class _Request:
+    """One submission while it is carried out. Its methods block: call them in a thread."""
 
+    parts: Parts
+    submitted: Submitted
+    limit_bytes: int
+    urls: list[str | BadRequest] = field(default_factory=list)
+    accepted: dict[str, Accepted] = field(default_factory=dict)
+    """By job id."""
 
-def _said(form: Form) -> dict[str, Any]:
-    """What the sender says of all files; raises `BadRequest` for what cannot be meant."""
-    batch_id = form.fields.get("batch_id") or str(uuid_utils.uuid7())
-    if len(batch_id) > BATCH_ID_LIMIT or "\0" in batch_id:
-        raise BadRequest(f"batch_id is a text of at most {BATCH_ID_LIMIT} characters.")
-    language = form.fields.get("language") or None
-    if language is not None and not re.fullmatch("[a-z]{2,3}", language):
-        raise BadRequest(f"language is a code such as en, not {language[:100]!r}.")
-    metadata = _metadata(form.fields.get("metadata") or "{}")
-    return {"batch_id": batch_id, "language": language, "metadata": metadata}
+    def __post_init__(self) -> None:
+        self.urls = self.submitted.checked_urls()
 
+    def new_ids(self) -> list[str]:
+        """An id for each recording that can become a job: files, then URLs."""
+        good = [url for url in self.urls if isinstance(url, str)]
+        return [new_job_id() for _ in (*self.submitted.files, *good)]
 
-def _metadata(text: str) -> dict[str, Any]:
-    """A JSON object Postgres can keep: finite numbers, no NUL, no half of a surrogate pair."""
-    try:
-        read = json.loads(text, parse_constant=_not_json)
-        json.dumps(read, ensure_ascii=False, allow_nan=False).encode("utf-8")
-    except (ValueError, RecursionError):
-        raise BadRequest("metadata is not JSON.") from None
-    if not isinstance(read, dict):
-        raise BadRequest("metadata is not a JSON object.")
-    _check_kept(read, METADATA_DEPTH)
-    return read
+    def carry_out(self, job_ids: Sequence[str], again: bool = False) -> Carried:
+        """Accept every recording. Raises `PartDown` only when it stopped the very first one.
 
-
-def _check_kept(value: Any, depth_left: int) -> None:
-    """Raise `BadRequest` for what Postgres cannot keep or an answer cannot carry."""
-    if depth_left < 0:
-        raise BadRequest(f"metadata is nested deeper than {METADATA_DEPTH} levels.")
-    if isinstance(value, str) and "\0" in value:
-        raise BadRequest("metadata holds a NUL character, which cannot be kept.")
-    inside = [*value, *value.values()] if isinstance(value, dict) else value
-    for one in inside if isinstance(value, dict | list) else ():
-        _check_kept(one, depth_left - 1)
-
-
-def _not_json(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
-def _accept_all(parts: Parts, form: Form, said: dict[str, Any], limit_bytes: int) -> Submission:
-    """Accept every file. Raises `PartDown` only when it stopped the very first one.
-
-    When a part goes down in between, the files before it are jobs and are answered as such; the
-    rest is answered without an id, to be sent again.
-    """
-    accepted: list[Accepted] = []
-    down: PartDown | None = None
-    for file in form.files:
+        When a part goes down in between, the recordings before it are jobs and are answered as
+        such; the rest is answered without an id, to be sent again.
+        """
+        if again and job_ids and not self.submitted.given.get("batch_id"):
+            self.submitted.said["batch_id"] = job_ids[0]  # not chosen anew by each run
+        down: PartDown | None = None
         try:
-            upload = Upload(file.name, form.chunks(file), **said)
-            accepted.append(accept(parts.store, parts.storage, upload, limit_bytes))
+            self._accept_files(job_ids, again)
+            self._accept_urls(job_ids[len(self.submitted.files) :])
         except PartDown as error:
             down = error
-            break
-    if down is not None and not accepted:
-        raise down
-    hand_over(parts.handover, accepted)
-    answers = [_answer(f, a.job_id, a.refused) for f, a in zip(form.files, accepted, strict=False)]
-    answers += [_answer(f, None, down) for f in form.files[len(accepted) :]]
-    return Submission(batch_id=said["batch_id"], jobs=answers)
+            if not self.accepted:
+                raise
+        hand_over(self.parts.handover, self.accepted.values())
+        return self._answer(job_ids, down).model_dump(mode="json"), down is None
+
+    def carry_out_again(self, job_ids: Sequence[str]) -> Carried:
+        """The same, where another run of this request may be under way or have been cut off."""
+        return self.carry_out(job_ids, again=True)
+
+    def _accept_files(self, job_ids: Sequence[str], again: bool) -> None:
+        for file, job_id in zip(self.submitted.files, job_ids, strict=False):
+            upload = Upload(file.name, self.submitted.chunks(file), **self.submitted.said)
+            store, storage = self.parts.store, self.parts.storage
+            done = accept(store, storage, upload, self.limit_bytes, job_id, again=again)
+            self.accepted[job_id] = done
+
+    def _accept_urls(self, job_ids: Sequence[str]) -> None:
+        good = [url for url in self.urls if isinstance(url, str)]
+        pairs = list(zip(job_ids, good, strict=True))
+        for start in range(0, len(pairs), _URLS_AT_ONCE):
+            page = dict(pairs[start : start + _URLS_AT_ONCE])
+            for done in accept_urls(self.parts.store, page, self.submitted.said):
+                self.accepted[done.job_id] = done
+
+    def _answer(self, job_ids: Sequence[str], down: PartDown | None) -> Submission:
+        ids = iter(job_ids)
+        files = [self._line(file.name, next(ids), down) for file in self.submitted.files]
+        urls = [
+            _refused(given, url) if isinstance(url, BadRequest) else self._url(url, next(ids), down)
+            for given, url in zip(self.submitted.urls, self.urls, strict=True)
+        ]
+        return Submission(batch_id=self.submitted.said["batch_id"], jobs=files + urls)
+
+    def _url(self, url: str, job_id: str, down: PartDown | None) -> AcceptedFile:
+        line = self._line(name_in_url(url) or UNNAMED, job_id, down)
+        return line.model_copy(update={"source_url": shown_url(url)})
+
+    def _line(self, name: str, job_id: str, down: PartDown | None) -> AcceptedFile:
+        done = self.accepted.get(job_id)
+        error: FairscribeError | None = done.refused if done else down
+        return AcceptedFile(
+            id=done.job_id if done else None,
+            file_name=name,
+            source_url=None,
+            status="failed" if error else "queued",
+            error=_reason(error) if error else None,
+        )
 
 
-def _answer(file: File, job_id: str | None, error: FairscribeError | None) -> AcceptedFile:
+def _refused(given: Any, error: BadRequest) -> AcceptedFile:
+    """The line of what is no URL: shown as it came, cut short."""
+    shown = given[:100] if isinstance(given, str) and "@" not in given else ""
     return AcceptedFile(
-        id=job_id,
-        file_name=file.name,
-        status="failed" if error else "queued",
-        error=Reason(code=error.code, message=public_message(error)) if error else None,
+        id=None, file_name=UNNAMED, source_url=shown, status="failed", error=_reason(error)
     )
+
+
+def _reason(error: FairscribeError) -> Reason:
+    return Reason(code=error.code, message=public_message(error))

@@ -1,10 +1,13 @@
 """cancel: a job stops, whatever its state; one that has ended stays as it is.
 
 The row in Postgres is the cancellation. A waiting job also leaves the queue at once; a running one
-is noticed by its worker at the next window, whose save the fence refuses.
+is noticed by its worker within half a second (workers/lease_keeper.py), and what it saves until
+then the fence refuses.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sqlalchemy import Engine
 
@@ -12,8 +15,11 @@ from pipeline.errors import PartDown
 from pipeline.job import STAGES
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
-from pipeline.store import jobs
+from pipeline.store import batches, jobs
 from pipeline.store.session import transaction
+
+PAGE = 500
+"""Jobs of a batch cancelled in one transaction."""
 
 
 def cancel(store: Engine, queues: dict[str, RedisQueue], job_id: str) -> bool:
@@ -22,13 +28,31 @@ def cancel(store: Engine, queues: dict[str, RedisQueue], job_id: str) -> bool:
         before = jobs.cancel(c, job_id)
     for stage in STAGES:
         if before is stage.waiting:
-            _withdraw(queues[stage.name], job_id)
+            _withdraw(queues[stage.name], [job_id])
     return before is not None
 
 
-def _withdraw(queue: RedisQueue, job_id: str) -> None:
+def cancel_batch(store: Engine, queues: dict[str, RedisQueue], batch_id: str) -> int:
+    """Cancel all jobs of a batch that have not ended; how many that were.
+
+    Raises `PartDown`: then some of them may be cancelled, and asking again does the rest.
+    """
+    cancelled, after = 0, None
+    while True:
+        with transaction(store) as c:
+            stopped, after = batches.cancel_page(c, batch_id, after, PAGE)
+        for queue in queues.values():
+            _withdraw(queue, stopped)
+        cancelled += len(stopped)
+        if after is None:
+            return cancelled
+
+
+def _withdraw(queue: RedisQueue, job_ids: Sequence[str]) -> None:
+    if not job_ids:
+        return
     try:
-        queue.withdraw([job_id])
+        queue.withdraw(job_ids)
     except PartDown as down:
-        # a ghost in the index: the next grant refuses it
-        log().info("cancelled_ghost_left", job_id=job_id, why=down.message)
+        # ghosts in the index: the next grant refuses them
+        log().info("cancelled_ghosts_left", jobs=len(job_ids), why=down.message)

@@ -1,7 +1,8 @@
 """deliver: the heard windows become one transcript, committed once under the fence.
 
 Only then is the packed speech erased and the lease dropped: a worker killed in between leaves a
-finished job and litter that the next one to look sweeps up.
+finished job and litter that the next one to look sweeps up. Before that moment `so_far` merges what
+is heard, in the same form, for those who do not want to wait.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any
 from sqlalchemy import Engine
 
 from pipeline.engine import Heard
-from pipeline.errors import LeaseLost, PartDown
+from pipeline.errors import LeaseLost, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.intake.storage import Storage
-from pipeline.job import Ticket
+from pipeline.job import FINAL, TRANSCRIBE, JobView, State, Ticket, public_status
 from pipeline.logs import log
 from pipeline.recording import Plan, Transcript
-from pipeline.store import jobs, partials
+from pipeline.store import jobs, partials, views
 from pipeline.store.session import transaction
 from pipeline.transcript.merge import merge
 
@@ -31,15 +32,8 @@ def deliver(
     provenance: dict[str, Any],
 ) -> Transcript:
     """Merge and commit. Raises `LeaseLost` when the fence does not hold: nothing was written."""
-    segments = merge(plan, heard)
-    transcript = Transcript(
-        job_id=ticket.job_id,
-        text=" ".join(segment.text for segment in segments),
-        language=next(iter(heard.values())).language,
-        duration_s=plan.duration_s,
-        segments=segments,
-        provenance={**provenance, "plan_hash": plan.plan_hash, "options": ticket.options},
-    )
+    language = next(iter(heard.values())).language
+    transcript = _merged(ticket.job_id, plan, heard, language, ticket.options, provenance)
     with transaction(store) as c:
         if not jobs.keep_transcript(c, ticket, transcript):
             raise LeaseLost
@@ -49,3 +43,57 @@ def deliver(
     except PartDown as down:
         log().warning("artefact_left", job_id=ticket.job_id, why=down.message)
     return transcript
+
+
+def so_far(store: Engine, job_id: str) -> dict[str, Any]:
+    """The transcript's document as far as it is known, with `partial` and `progress` (0..1).
+
+    Once the job is completed this is the whole of it, with `partial` false. Raises `NoSuchJob`;
+    `TranscriptNotReady` before the survey, and when the job failed or was cancelled; `PartDown`.
+    """
+    while True:
+        with transaction(store) as c:
+            body = views.transcript_body(c, job_id)
+            if body is not None:
+                return {**body, "partial": False, "progress": 1.0}
+            view = views.view(c, job_id)
+            planned = partials.plan_of(c, job_id)
+            saved = partials.windows_so_far(c, job_id)
+        if view is None:
+            raise NoSuchJob
+        if view.state is not State.COMPLETED:  # else it was, between two questions
+            return _document_so_far(view, planned[0] if planned else None, saved)
+
+
+def _document_so_far(
+    view: JobView, plan: Plan | None, saved: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    if view.state in FINAL:
+        reason = f" ({view.error_code}): {view.error_message}" if view.error_code else "."
+        raise TranscriptNotReady(f"The job is {public_status(view.state)}{reason}")
+    if plan is None or view.state not in (TRANSCRIBE.waiting, TRANSCRIBE.working):
+        raise TranscriptNotReady(f"Nothing is heard yet: the job is {public_status(view.state)}.")
+    heard = {index: Heard.from_json(raw) for index, raw in saved.items()}
+    first = next(iter(heard.values()), None)
+    language = first.language if first else view.detected_language or view.language or ""
+    merged = _merged(view.id, plan, heard, language, view.options, {"model": view.model})
+    return {**merged.to_json(), "partial": True, "progress": view.progress}
+
+
+def _merged(
+    job_id: str,
+    plan: Plan,
+    heard: dict[int, Heard],
+    language: str,
+    options: dict[str, Any],
+    provenance: dict[str, Any],
+) -> Transcript:
+    segments = merge(plan, heard, options.get("speakers"))
+    return Transcript(
+        job_id=job_id,
+        text=" ".join(segment.text for segment in segments),
+        language=language,
+        duration_s=plan.duration_s,
+        segments=segments,
+        provenance={**provenance, "plan_hash": plan.plan_hash, "options": options},
+    )

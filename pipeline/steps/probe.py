@@ -37,6 +37,8 @@ def probe(
         row = jobs.recording_of(c, job_id)
     if row is None or State(row.state) is not State.RECEIVED:
         return
+    if row.source_url is not None and not row.sha256:
+        return  # not fetched yet, or to be fetched again
     try:
         found = _look(storage, prober, row.storage_key, row.file_name)
     except (RecordingRefused, JobFailed) as refused:

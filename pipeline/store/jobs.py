@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.job import MOVES, Stage, State, Ticket
@@ -24,20 +24,30 @@ _arrival_now = func.floor(func.extract("epoch", func.clock_timestamp()) * 1000)
 # -- accept and probe -----------------------------------------------------------------------
 
 
-def add_job(c: Connection, job_id: str, row: Mapping[str, Any]) -> None:
-    """A new job in `received`: its arrival is Postgres' time now."""
-    values = {
-        **row,
-        "id": UUID(job_id),
-        "state": State.RECEIVED.value,
-        "arrival_ms": _arrival_now,
-    }
-    c.execute(insert(jobs).values(values))
+def add_job(c: Connection, job_id: str, row: Mapping[str, Any]) -> bool:
+    """A new job in `received`: its arrival is Postgres' time now. False when it is there."""
+    return add_jobs(c, {job_id: row}) == {job_id}
+
+
+def add_jobs(c: Connection, rows: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Several at once, all with the same columns; the ids of those that were not there already."""
+    values = [
+        {**row, "id": UUID(job_id), "state": State.RECEIVED.value} for job_id, row in rows.items()
+    ]
+    fresh = insert(jobs).values(arrival_ms=_arrival_now).on_conflict_do_nothing()
+    return {str(row.id) for row in c.execute(fresh.returning(jobs.c.id), values)}
 
 
 def recording_of(c: Connection, job_id: str) -> Any:
-    """state, storage_key, file_name, language, options of a job; None when there is none."""
-    columns = (jobs.c.state, jobs.c.storage_key, jobs.c.file_name, jobs.c.language, jobs.c.options)
+    """What is known of a job's recording and wishes, as a row; None when there is no such job.
+
+    state, attempt, storage_key, sha256 (empty until it is stored), source_url, file_name,
+    language, options.
+    """
+    columns = (
+        *(jobs.c.state, jobs.c.attempt, jobs.c.storage_key, jobs.c.sha256, jobs.c.source_url),
+        *(jobs.c.file_name, jobs.c.language, jobs.c.options),
+    )
     return c.execute(select(*columns).where(jobs.c.id == UUID(job_id))).first()
 
 
@@ -68,7 +78,11 @@ def forgotten(c: Connection, age_s: float, limit: int) -> list[str]:
     old = now - func.make_interval(0, 0, 0, 0, 0, 0, age_s)
     due = (
         select(jobs.c.id)
-        .where(jobs.c.state == State.RECEIVED.value, jobs.c.updated_at < old)
+        .where(
+            jobs.c.state == State.RECEIVED.value,
+            jobs.c.source_url.is_(None) | (jobs.c.sha256 != ""),  # else see `fetches.forgotten`
+            jobs.c.updated_at < old,
+        )
         .order_by(jobs.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -109,6 +123,20 @@ def still_ours(c: Connection, stage: Stage, held: Mapping[str, int]) -> set[str]
         )
     )
     return {str(row.id) for row in rows if held[str(row.id)] == row.attempt}
+
+
+def taken_away(c: Connection, held: Mapping[str, int]) -> set[str]:
+    """Of {job id: attempt}, the jobs cancelled, erased or granted anew since.
+
+    Not those that ended otherwise: that was this attempt's own doing.
+    """
+    ids = [UUID(job_id) for job_id in held]
+    rows = c.execute(
+        select(jobs.c.id, jobs.c.attempt).where(
+            jobs.c.id.in_(ids), jobs.c.state != State.CANCELLED.value
+        )
+    )
+    return set(held) - {str(row.id) for row in rows if held[str(row.id)] == row.attempt}
 
 
 def give_back(c: Connection, stage: Stage, ticket: Ticket, bucket: int) -> Waiting | None:
@@ -215,6 +243,37 @@ def cancel(c: Connection, job_id: str) -> State | None:
     allowed = [state for state in State if State.CANCELLED in MOVES[state]]
     moved = move(c, [job_id], allowed, values).first()
     return State(before) if moved and before else None
+
+
+def retry(c: Connection, job_id: str, attempt: int, *, fetch: bool) -> bool:
+    """Failed or cancelled -> received, as if it had just come. False when it moved meanwhile.
+
+    `attempt` is the one it ended with; the next one fences whoever still works on it. With
+    `fetch` its recording is fetched again.
+    """
+    values: dict[str, Any] = {
+        "state": State.RECEIVED.value,
+        "attempt": jobs.c.attempt + 1,
+        "survey_attempts": jobs.c.attempt + 1,
+        "crashes": 0,
+        "worker": None,
+        "arrival_ms": _arrival_now,
+        "index_pending": fetch,
+        "plan_hash": None,
+        "windows_total": None,
+        "windows_done": 0,
+        **dict.fromkeys(("error_code", "error_message", "degraded")),
+        **dict.fromkeys(("started_at", "first_text_at", "completed_at")),
+    }
+    if fetch:
+        values["sha256"] = ""
+    allowed = (State.FAILED, State.CANCELLED)
+    return move(c, [job_id], allowed, values, attempt=attempt).first() is not None
+
+
+def erase(c: Connection, job_id: str) -> None:
+    """Delete the job and all that is kept of it in Postgres."""
+    c.execute(delete(jobs).where(jobs.c.id == UUID(job_id)))
 
 
 def _ticket(row: Any) -> Ticket:

@@ -65,6 +65,21 @@ def saved_windows(c: Connection, ticket: Ticket) -> dict[int, dict[str, Any]]:
     return {row.at: row.heard for row in rows}
 
 
+def windows_so_far(c: Connection, job_id: str) -> dict[int, dict[str, Any]]:
+    """What is saved of the job under its present plan and model, by window index, in order."""
+    rows = c.execute(
+        select(windows.c.index.label("at"), windows.c.heard)
+        .join(jobs, jobs.c.id == windows.c.job_id)
+        .where(
+            jobs.c.id == UUID(job_id),
+            windows.c.plan_hash == jobs.c.plan_hash,
+            windows.c.model == jobs.c.model,
+        )
+        .order_by(windows.c.index)
+    )
+    return {row.at: row.heard for row in rows}
+
+
 def count_saved(c: Connection, ticket: Ticket, saved: int) -> None:
     """Set the job's progress to what is `saved` under its present plan and model."""
     c.execute(
@@ -77,6 +92,12 @@ def count_saved(c: Connection, ticket: Ticket, saved: int) -> None:
 def drop_windows(c: Connection, job_id: str) -> None:
     """Forget the windows of a job whose transcript is kept."""
     c.execute(windows.delete().where(windows.c.job_id == UUID(job_id)))
+
+
+def drop_plan(c: Connection, job_id: str) -> str | None:
+    """Forget the job's plan; returns the key of its packed speech, None when it had none."""
+    dropped = plans.delete().where(plans.c.job_id == UUID(job_id)).returning(plans.c.artefact_key)
+    return c.execute(dropped).scalar_one_or_none()
 
 
 def drop_windows_of_ended(c: Connection) -> None:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+
 from sqlalchemy import Connection, select
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.scheduling.policies import Policy, parse_policy
 from pipeline.store import tables
+
+
+@dataclass(frozen=True)
+class PolicyRow:
+    """One decision."""
+
+    policy: Policy
+    reason: str
+    changed_at: datetime
 
 
 def change_policy(c: Connection, policy: Policy, reason: str) -> None:
@@ -16,6 +28,11 @@ def change_policy(c: Connection, policy: Policy, reason: str) -> None:
 
 def newest_policy(c: Connection) -> Policy | None:
     """The order of work last decided; None when nobody ever changed it."""
-    query = select(tables.policies.c.policy).order_by(tables.policies.c.id.desc()).limit(1)
-    written = c.execute(query).scalar_one_or_none()
-    return parse_policy(written) if written else None
+    last = changes(c, 1)
+    return last[0].policy if last else None
+
+
+def changes(c: Connection, limit: int) -> list[PolicyRow]:
+    """The last `limit` decisions, the newest first."""
+    rows = c.execute(select(tables.policies).order_by(tables.policies.c.id.desc()).limit(limit))
+    return [PolicyRow(parse_policy(row.policy), row.reason, row.changed_at) for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +16,13 @@ from pipeline.store.tables import jobs, transcripts
 def view(c: Connection, job_id: str) -> JobView | None:
     """The job as people read it; None when there is none."""
     row = c.execute(select(jobs).where(jobs.c.id == UUID(job_id))).first()
-    return _view(row) if row else None
+    return as_view(row) if row else None
 
 
 def views(c: Connection, job_ids: Sequence[str]) -> dict[str, JobView]:
     """Several jobs at once, by id; unknown ids are left out."""
     rows = c.execute(select(jobs).where(jobs.c.id.in_([UUID(j) for j in job_ids])))
-    return {str(row.id): _view(row) for row in rows}
+    return {str(row.id): as_view(row) for row in rows}
 
 
 def list_jobs(
@@ -29,18 +30,30 @@ def list_jobs(
     *,
     states: Sequence[State] = (),
     batch_id: str | None = None,
+    created: tuple[datetime | None, datetime | None] = (None, None),
     after: str | None = None,
+    newest_first: bool = False,
     limit: int = 100,
 ) -> list[JobView]:
-    """Jobs by id (oldest first), after `after`, of these states and this batch if given."""
+    """Jobs by id, which is by age, after the one with id `after`; of these states and this batch.
+
+    `created`: only those that came at or after the first and before the second moment.
+    """
     query: Select[Any] = select(jobs)
     if states:
         query = query.where(jobs.c.state.in_([state.value for state in states]))
     if batch_id is not None:
         query = query.where(jobs.c.batch_id == batch_id)
+    since, until = created
+    if since is not None:
+        query = query.where(jobs.c.created_at >= since)
+    if until is not None:
+        query = query.where(jobs.c.created_at < until)
     if after is not None:
-        query = query.where(jobs.c.id > UUID(after))
-    return [_view(row) for row in c.execute(query.order_by(jobs.c.id).limit(limit))]
+        beyond = jobs.c.id < UUID(after) if newest_first else jobs.c.id > UUID(after)
+        query = query.where(beyond)
+    order = jobs.c.id.desc() if newest_first else jobs.c.id
+    return [as_view(row) for row in c.execute(query.order_by(order).limit(limit))]
 
 
 def counts(c: Connection) -> dict[State, int]:
@@ -66,7 +79,8 @@ _VIEWED = (
 """Fields a view takes from the row as they are."""
 
 
-def _view(row: Any) -> JobView:
+def as_view(row: Any) -> JobView:
+    """A whole row of `jobs` as people read it."""
     state = State(row.state)
     planned = row.windows_total or 0
     progress = 1.0 if state is State.COMPLETED else row.windows_done / planned if planned else 0.0

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pipeline.engine import Heard, Utterance
 from pipeline.recording import Plan, Segment, Window
 from pipeline.transcript.turns import split_at_pauses
 
 
-def merge(plan: Plan, heard: Mapping[int, Heard]) -> tuple[Segment, ...]:
+def merge(
+    plan: Plan, heard: Mapping[int, Heard], speakers: Sequence[str] | None = None
+) -> tuple[Segment, ...]:
     """All segments in order of their start, then channel. Windows without words add nothing.
 
+    `speakers`: who is on the left and who on the right channel; the sides are named after them.
     Mono recordings name no speaker: the words of two people are not told apart.
     """
+    names = _names(plan, speakers)
     segments = [
-        _segment(window, plan, said, heard[window.index].mean_logprob)
+        _segment(window, names[window.channel], said, heard[window.index].mean_logprob)
         for window in plan.windows
         if window.index in heard
         for utterance in heard[window.index].utterances
@@ -26,15 +30,23 @@ def merge(plan: Plan, heard: Mapping[int, Heard]) -> tuple[Segment, ...]:
     return tuple(sorted(worded, key=lambda s: (s.start_s, s.channel)))
 
 
-def _segment(window: Window, plan: Plan, said: Utterance, mean_logprob: float | None) -> Segment:
+def _names(plan: Plan, speakers: Sequence[str] | None) -> list[str | None]:
+    """Who speaks on each channel of the plan; None where nobody can say."""
+    given = dict(zip(("left", "right"), speakers or (), strict=False))
+    sided = len(plan.channels) > 1
+    return [given.get(side, side if sided else None) for side in plan.channels]
+
+
+def _segment(
+    window: Window, speaker: str | None, said: Utterance, mean_logprob: float | None
+) -> Segment:
     start_s = window.true_time_s(said.start_s)
     confidence = None if mean_logprob is None else math.exp(min(0.0, mean_logprob))
-    sided = len(plan.channels) > 1
     return Segment(
         start_s=round(start_s, 3),
         end_s=round(max(start_s, window.true_time_s(said.end_s)), 3),
         channel=window.channel,
-        speaker=plan.channels[window.channel] if sided else None,
+        speaker=speaker,
         text=" ".join(said.text.split()),
         confidence=None if confidence is None else round(confidence, 4),
     )

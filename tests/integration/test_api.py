@@ -269,11 +269,11 @@ def test_files_stored_before_postgres_went_away_are_answered_as_jobs(
 
     add_job, calls = jobs.add_job, []
 
-    def add_twice(*arguments: Any) -> None:
+    def add_twice(*arguments: Any) -> bool:
         calls.append(1)
         if len(calls) == 3:
             raise PartDown("Postgres does not answer: connection refused by db.internal")
-        add_job(*arguments)
+        return add_job(*arguments)
 
     monkeypatch.setattr(jobs, "add_job", add_twice)
     answer = send(api, *((f"{n}.wav", b"a") for n in range(5)))
@@ -300,7 +300,8 @@ def test_a_job_reads_exactly_the_fields_of_the_contract(api: TestClient, parts: 
         *("duration_s", "duration_source", "duration_exact", "channels", "language", "model"),
         *("probed_s", "probed_source"),
         *("attempts", "created_at", "started_at", "first_text_at", "completed_at", "wait_s"),
-        *("run_s", "error", "degraded", "no_speech", "metadata"),
+        *("run_s", "error", "degraded", "no_speech", "metadata", "task", "speakers"),
+        *("language_detected", "source_url", "task_url"),
     }
     assert (read["status"], read["stage"], read["progress"]) == ("completed", "completed", 1.0)
     assert (read["duration_s"], read["duration_source"]) == (4.0, "decode")
@@ -512,12 +513,14 @@ def test_what_the_index_still_holds_of_an_ended_job_is_not_shown(
 
 
 def test_a_policy_is_changed_in_postgres_and_in_every_queue(api: TestClient, parts: Parts) -> None:
-    assert api.get("/v1/policy").json() == {"policy": "hrrn(1.5)"}
+    at_first = {"policy": "hrrn(1.5)", "reason": None, "changed_at": None}
+    assert api.get("/v1/policy").json() == at_first
 
     change = {"policy": " AGED(2.50)", "reason": "long calls wait too long"}
-    assert api.put("/v1/policy", json=change).json() == {"policy": "aged(2.5)"}
+    changed = api.put("/v1/policy", json=change).json()
 
-    assert api.get("/v1/policy").json() == {"policy": "aged(2.5)"}
+    assert (changed["policy"], changed["reason"]) == ("aged(2.5)", "long calls wait too long")
+    assert api.get("/v1/policy").json() == changed
     with transaction(parts.store) as c:
         assert policies.newest_policy(c) == Policy("aged", 2.5)
     assert {str(queue.policy()) for queue in parts.queues.values()} == {"aged(2.5)"}
@@ -542,7 +545,7 @@ def test_a_policy_that_makes_no_sense_is_refused_and_changes_nothing(
     api: TestClient, parts: Parts, change: Any
 ) -> None:
     assert_problem(api.put("/v1/policy", json=change), 400, "bad_request")
-    assert api.get("/v1/policy").json() == {"policy": "hrrn(1.5)"}
+    assert api.get("/v1/policy").json()["policy"] == "hrrn(1.5)"
     assert {queue.policy() for queue in parts.queues.values()} == {None}
 
 
@@ -575,7 +578,8 @@ def test_ready_says_ok_when_postgres_and_redis_answer(api: TestClient) -> None:
 def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestClient) -> None:
     described = api.get("/openapi.json").json()
     form = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["multipart/form-data"]
-    assert set(form["schema"]["properties"]) == {"files", "batch_id", "language", "metadata"}
+    fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"}
+    assert set(form["schema"]["properties"]) == fields
     assert "4XX" in described["paths"]["/v1/jobs"]["get"]["responses"]
     assert "422" not in described["paths"]["/v1/jobs"]["get"]["responses"]
 

@@ -104,3 +104,24 @@ def test_a_plan_reads_back_from_json_with_the_same_name() -> None:
 def test_what_was_heard_reads_back_from_json() -> None:
     written = heard((0.0, 1.5, "Grüße, 世界"))
     assert Heard.from_json(written.to_json()) == written
+
+
+@pytest.mark.parametrize(
+    ("channels", "speakers", "named"),
+    [
+        (("left", "right"), None, ["left", "right"]),
+        (("left", "right"), ["agent", "customer"], ["agent", "customer"]),
+        (("mono",), ["agent", "customer"], [None]),  # two people, not told apart
+        (("mono",), None, [None]),
+        (("right",), ["agent", "customer"], ["customer"]),  # the left one was silent
+        (("right",), None, [None]),
+        (("channel 1", "channel 3"), ["agent", "customer"], ["channel 1", "channel 3"]),
+    ],
+)
+def test_sides_are_named_as_the_sender_named_them(
+    channels: tuple[str, ...], speakers: list[str] | None, named: list[str | None]
+) -> None:
+    windows = [window(n, n, (0.0, float(n), 1.0)) for n in range(len(channels))]
+    said = {n: heard((0.0, 1.0, "Hello.")) for n in range(len(channels))}
+    segments = merge(plan(*windows, channels=channels), said, speakers)
+    assert [segment.speaker for segment in segments] == named

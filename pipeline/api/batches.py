@@ -1,0 +1,123 @@
+"""Batches: how far one is, all of them, to stop one, and to watch one as it goes.
+
+A batch id may hold any character, also a slash: its routes take the whole rest of the path.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from pipeline.api.bodies import Batch, BatchCancelled, BatchPage
+from pipeline.api.events import NOTHING_NEW, BatchEvents, place_of_event
+from pipeline.api.given import GivenBatchId, GivenParts, flower_of
+from pipeline.errors import BadRequest, NoSuchBatch
+from pipeline.parts import Parts
+from pipeline.steps.cancel import cancel_batch
+from pipeline.store import batches
+from pipeline.store.batches import BatchView
+from pipeline.store.session import transaction
+
+router = APIRouter(tags=["batches"])
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "description": "Server-sent events: `batch`, `job`, `done`",
+    },
+    204: {"description": "To a `Last-Event-ID`: the batch has ended and nothing came after it"},
+}
+
+
+@router.get("/v1/batches")
+def list_batches(
+    parts: GivenParts,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Batches on a page")] = 100,
+) -> BatchPage:
+    """Batches, the newest first."""
+    with transaction(parts.store) as c:
+        found = batches.newest(c, _read_cursor(cursor), limit + 1)
+    more = _write_cursor(found[limit - 1]) if len(found) > limit else None
+    return BatchPage(batches=[document(parts, view) for view in found[:limit]], next_cursor=more)
+
+
+@router.get(
+    "/v1/batches/{batch_id:path}/events", response_class=StreamingResponse, responses=_STREAM
+)
+async def watch_batch(
+    request: Request,
+    parts: GivenParts,
+    batch_id: GivenBatchId,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="`id` of the last event seen")
+    ] = None,
+) -> Response:
+    """The batch as it goes, as server-sent events, until it has ended."""
+    events = BatchEvents(
+        look=lambda: document(parts, _batch(parts, batch_id)),
+        store=parts.store,
+        flower=flower_of(parts.settings),
+        batch_id=batch_id,
+        after=place_of_event(last_event_id),
+    )
+    # before the answer begins: afterwards there is no other status to give
+    if await run_in_threadpool(events.begin) is NOTHING_NEW:
+        return Response(status_code=204)
+    return StreamingResponse(
+        events.stream(request.is_disconnected),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+@router.post("/v1/batches/{batch_id:path}/cancel")
+def cancel(parts: GivenParts, batch_id: GivenBatchId) -> BatchCancelled:
+    """Stop all jobs of a batch that have not ended."""
+    _batch(parts, batch_id)
+    stopped = cancel_batch(parts.store, parts.queues, batch_id)
+    return BatchCancelled(batch_id=batch_id, cancelled=stopped)
+
+
+@router.get("/v1/batches/{batch_id:path}")
+def read_batch(parts: GivenParts, batch_id: GivenBatchId) -> Batch:
+    """How a batch stands."""
+    return document(parts, _batch(parts, batch_id))
+
+
+def document(parts: Parts, view: BatchView) -> Batch:
+    """The batch as it is answered, with its forecast."""
+    return Batch.of(view, eta_s=None)
+
+
+def _batch(parts: Parts, batch_id: str) -> BatchView:
+    with transaction(parts.store) as c:
+        view = batches.batch(c, batch_id)
+    if view is None:
+        raise NoSuchBatch
+    return view
+
+
+def _write_cursor(view: BatchView) -> str:
+    place = json.dumps([view.created_at.isoformat(), view.batch_id])
+    return base64.urlsafe_b64encode(place.encode()).decode()
+
+
+def _read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
+    if cursor is None:
+        return None
+    try:
+        created_at, batch_id = json.loads(base64.urlsafe_b64decode(cursor))
+        read = datetime.fromisoformat(created_at)
+        if read.tzinfo is None or not isinstance(batch_id, str) or "\0" in batch_id:
+            raise ValueError(cursor)
+        batch_id.encode("utf-8")
+    except (ValueError, TypeError):
+        raise BadRequest("cursor is not one that a page gave.") from None
+    return read, batch_id

@@ -1,0 +1,147 @@
+"""A batch as server-sent events: how it stands, each job that ended, and the end.
+
+A stream costs no thread and no connection to Postgres between two looks. Jobs are told in the order
+of (completed_at, id), which is also what an event's id says. That order is not the order of
+commits: a job may become visible a moment after one that ended later. So each look goes back
+`OVERLAP_S`, and a stream that is taken up again tells that much once more. Told at least once,
+never lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+
+from pipeline.api.bodies import Batch, Job
+from pipeline.clock import SystemClock
+from pipeline.errors import BadRequest, NoSuchBatch, PartDown
+from pipeline.job import JobView
+from pipeline.store import batches
+from pipeline.store.session import transaction
+
+LOOK_S = 1.0
+"""How often the batch is looked at."""
+
+HEARTBEAT_S = 15.0
+"""A stream silent for this long is given a comment, so that nothing between closes it."""
+
+OVERLAP_S = 10.0
+"""Longer than what ends a job takes to commit."""
+
+PAGE = 500
+"""Jobs told at a time."""
+
+NOTHING_NEW = object()
+"""A stream that is taken up again has nothing more to tell."""
+
+_FIRST = "00000000-0000-0000-0000-000000000000"
+
+Place = tuple[datetime, str]
+"""(completed_at, id) of a job."""
+
+
+def place_of_event(event_id: str | None) -> Place | None:
+    """Where a stream was left; None for the beginning. Raises `BadRequest`."""
+    if not event_id:
+        return None
+    try:
+        completed_at, _, job_id = event_id.partition("/")
+        read = datetime.fromisoformat(completed_at)
+        if read.tzinfo is None:
+            raise ValueError(event_id)
+        return read, str(UUID(job_id))
+    except ValueError:
+        raise BadRequest("Last-Event-ID is not the id of an event.") from None
+
+
+class BatchEvents:
+    """One stream. `look` gives the batch as it stands; it blocks and raises `NoSuchBatch`."""
+
+    def __init__(
+        self,
+        look: Callable[[], Batch],
+        store: Engine,
+        flower: str | None,
+        batch_id: str,
+        after: Place | None,
+    ) -> None:
+        self._look, self._store, self._flower = look, store, flower
+        self._batch_id, self._last = batch_id, after
+        self._told: set[Place] = set()
+        """Of the jobs within the overlap, by place: one tried again ends at another."""
+        self._shown: Batch | None = None
+
+    def begin(self) -> object | None:
+        """Look once before anything is answered. Raises `NoSuchBatch`, `PartDown`."""
+        now = self._look()
+        ended_before = now.completed_at is not None and self._last is not None
+        if ended_before and not self._page(self._last, 1):
+            return NOTHING_NEW
+        return None
+
+    async def stream(self, gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        """The events, until the batch has ended or the client is `gone`."""
+        clock = SystemClock()
+        said_s = clock.monotonic_s()
+        yield "retry: 2000\n\n"
+        while not await gone():
+            try:
+                now = await run_in_threadpool(self._look)
+                if now != self._shown:
+                    self._shown, said_s = now, clock.monotonic_s()
+                    yield _event("batch", now.model_dump_json())
+                # after the look: what had ended by then is told before the end is
+                async for event in self._ended():
+                    said_s = clock.monotonic_s()
+                    yield event
+                if now.completed_at is not None:
+                    yield _event("done", now.model_dump_json())
+                    return
+            except NoSuchBatch:  # every job of it was erased
+                yield _event("done", json.dumps({"batch_id": self._batch_id}))
+                return
+            except PartDown:
+                pass  # looked for again: a stream outlives a restart of Postgres
+            if clock.monotonic_s() - said_s >= HEARTBEAT_S:
+                said_s = clock.monotonic_s()
+                yield ": still here\n\n"
+            await asyncio.sleep(LOOK_S)
+
+    async def _ended(self) -> AsyncIterator[str]:
+        """Jobs that ended and were not told yet."""
+        back = timedelta(seconds=OVERLAP_S)
+        after = (self._last[0] - back, _FIRST) if self._last else None
+        while True:
+            page = await run_in_threadpool(self._page, after, PAGE)
+            for place, view in page:
+                if place not in self._told:
+                    self._told.add(place)
+                    self._last = max(self._last or place, place)
+                    yield self._job(place, view)
+            if len(page) < PAGE:
+                break
+            after = page[-1][0]
+        if self._last:
+            keep = self._last[0] - back
+            self._told = {place for place in self._told if place[0] >= keep}
+
+    def _page(self, after: Place | None, limit: int) -> list[tuple[Place, JobView]]:
+        with transaction(self._store) as c:
+            found = batches.ended(c, self._batch_id, after, limit)
+        return [((view.completed_at, view.id), view) for view in found if view.completed_at]
+
+    def _job(self, place: Place, view: JobView) -> str:
+        body = Job.of(view, None, self._flower).model_dump_json(exclude={"metadata"})
+        return _event("job", body, f"{place[0].isoformat()}/{place[1]}")
+
+
+def _event(kind: str, data: str, event_id: str | None = None) -> str:
+    """One event; `data` is one line of JSON."""
+    head = f"id: {event_id}\n" if event_id else ""
+    return f"{head}event: {kind}\ndata: {data}\n\n"

@@ -1,0 +1,130 @@
+"""What a sender says of the recordings of a submission: fields of a form or of JSON, made sure of.
+
+Everything here raises `BadRequest` with a sentence for what cannot be meant.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import uuid_utils.compat as uuid_utils
+
+from pipeline.errors import BadRequest
+from pipeline.job import AUTO, TASKS
+
+BATCH_ID_LIMIT = 200
+"""Longest batch id, characters."""
+
+SPEAKER_LIMIT = 40
+"""Longest label of a channel, characters."""
+
+METADATA_DEPTH = 32
+"""Levels of nesting; an answer's serialiser gives up at 255, and with it whole lists of jobs."""
+
+TEXTS = {
+    "batch_id": "Groups jobs, also over several requests; chosen when absent",
+    "language": "ISO 639-1 code such as en, or auto; absent: the installation's default",
+    "task": "transcribe (the default), or translate: the words in English",
+    "speakers": "Who is on the left and who on the right channel, such as agent,customer",
+    "metadata": "A JSON object, kept with each job",
+}
+"""The text fields of a submission and what they are for."""
+
+
+def said(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """batch_id, language, metadata and options of every job; `fields` holds texts, or what JSON
+    makes of them.
+    """
+    return {
+        "batch_id": _batch_id(fields.get("batch_id")),
+        "language": _language(fields.get("language")),
+        "metadata": _metadata(fields.get("metadata")),
+        "options": _options(fields.get("task"), fields.get("speakers")),
+    }
+
+
+def _batch_id(given: Any) -> str:
+    if given in (None, ""):
+        return str(uuid_utils.uuid7())
+    if not isinstance(given, str) or len(given) > BATCH_ID_LIMIT or not _keepable(given):
+        raise BadRequest(f"batch_id is a text of at most {BATCH_ID_LIMIT} characters.")
+    return given
+
+
+def _language(given: Any) -> str | None:
+    if given in (None, ""):
+        return None
+    if given != AUTO and not (isinstance(given, str) and re.fullmatch("[a-z]{2,3}", given)):
+        raise BadRequest(f"language is a code such as en, or {AUTO}, not {_short(given)}.")
+    return str(given)
+
+
+def _options(task: Any, speakers: Any) -> dict[str, Any]:
+    """Only what was asked for: an option that is absent is the default."""
+    options: dict[str, Any] = {}
+    if task not in (None, "", *TASKS):
+        raise BadRequest(f"task is one of {', '.join(TASKS)}, not {_short(task)}.")
+    if task and task != TASKS[0]:
+        options["task"] = task
+    if speakers not in (None, ""):
+        options["speakers"] = _speakers(speakers)
+    return options
+
+
+def _speakers(given: Any) -> list[str]:
+    labels = given.split(",") if isinstance(given, str) else given
+    if not isinstance(labels, list) or len(labels) != 2:
+        raise BadRequest("speakers is two labels, of the left and the right channel.")
+    texts = [label.strip() if isinstance(label, str) else "" for label in labels]
+    for label in texts:
+        if not 1 <= len(label) <= SPEAKER_LIMIT or not label.isprintable():
+            raise BadRequest(
+                f"A label of speakers has 1 to {SPEAKER_LIMIT} characters and no control character."
+            )
+    return texts
+
+
+def _metadata(given: Any) -> dict[str, Any]:
+    """A JSON object Postgres can keep: finite numbers, no NUL, no half of a surrogate pair."""
+    if given in (None, ""):
+        return {}
+    try:
+        text = given if isinstance(given, str) else json.dumps(given, allow_nan=False)
+        read = json.loads(text, parse_constant=_not_json)
+        json.dumps(read, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        raise BadRequest("metadata is not JSON.") from None
+    if not isinstance(read, dict):
+        raise BadRequest("metadata is not a JSON object.")
+    _check_kept(read, METADATA_DEPTH)
+    return read
+
+
+def _check_kept(value: Any, depth_left: int) -> None:
+    """Raise for what Postgres cannot keep or an answer cannot carry."""
+    if depth_left < 0:
+        raise BadRequest(f"metadata is nested deeper than {METADATA_DEPTH} levels.")
+    if isinstance(value, str) and "\0" in value:
+        raise BadRequest("metadata holds a NUL character, which cannot be kept.")
+    inside = [*value, *value.values()] if isinstance(value, dict) else value
+    for one in inside if isinstance(value, dict | list) else ():
+        _check_kept(one, depth_left - 1)
+
+
+def _keepable(text: str) -> bool:
+    try:
+        return b"\0" not in text.encode("utf-8")
+    except UnicodeEncodeError:  # half of a surrogate pair, by JSON
+        return False
+
+
+def _short(given: Any) -> str:
+    simple = isinstance(given, str | int | float | None)
+    return repr(given if simple else type(given).__name__)[:100]
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(constant)
