@@ -19,7 +19,8 @@ from pipeline.cli import pages as pages_of_cli
 from pipeline.cli import service as service_of_cli
 from pipeline.cli import watch as watch_of_cli
 from pipeline.parts import Parts
-from pipeline.store import views
+from pipeline.store import jobs, views
+from pipeline.store.session import transaction
 from tests import driven
 from tests.integration.conftest import Ran, Run
 
@@ -51,7 +52,10 @@ def test_files_folders_and_patterns_become_jobs_of_one_batch(
     ids = {job["file_name"]: job["id"] for job in ran.json["jobs"]}
     assert {job["file_name"]: job["id"] for job in listed} == ids
     assert {job["language"] for job in listed} == {"es"}
-    key = f"recordings/{ids['deep/two.wav']}"
+    with transaction(parts.store) as c:
+        row = jobs.recording_of(c, ids["deep/two.wav"])
+    assert row is not None
+    key = row.storage_key
     assert parts.storage.read_range(key, 0, parts.storage.size(key)) == b"a/deep/two.wav"
 
 
@@ -152,8 +156,6 @@ def test_watch_stays_until_all_have_ended_and_tells_how(
 
 
 def run_jobs(parts: Parts) -> list[str]:
-    from pipeline.store.session import transaction
-
     with transaction(parts.store) as c:
         return [view.id for view in views.list_jobs(c)]
 
