@@ -1,11 +1,17 @@
 """The command line: everything a person does, through the HTTP door.
 
-commands.py   every command and its options; errors to exit codes
-service.py    talks to the API, wherever it is
-collect.py    paths, folders and patterns to files
-submit.py     files to jobs, a few at a time
-watch.py      jobs until they have ended, with progress
-show.py       what people read: tables, lines, the page of settings
+commands.py         puts it together; queue, policy; errors to exit codes
+local.py            commands that ask nobody: up, settings, model, version
+submit_command.py   submit: what was typed to recordings (collect.py, manifest.py, asked.py)
+  submit.py         recordings to jobs, several at once (side_by_side.py), patiently
+  sending.py        one submission under way; journal.py remembers it, so that it can be resumed
+batch_commands.py   watch, batch, export
+  watch.py          jobs until they have ended, with progress; news.py rings when something happened
+  export.py         transcripts to files (file_names.py) or to one table (tables.py)
+job_commands.py     get, list, cancel, retry, delete
+doctor.py           what is wrong here and its cure: checks/
+service.py          talks to the API, wherever it is; pages.py reads its lists
+show.py             what people read: tables, lines, the page of settings
 """
 
 from pipeline.cli.commands import main

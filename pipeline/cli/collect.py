@@ -1,33 +1,70 @@
-"""Paths, folders and patterns as typed, to files worth sending."""
+"""Paths, folders, patterns, URLs and lists of them, as typed, to recordings worth sending."""
 
 from __future__ import annotations
 
 import glob
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from pipeline.cli.asked import Asked
 
 
 @dataclass(frozen=True)
 class Found:
-    """A file to send."""
+    """A recording to send: a file, or a URL the service fetches."""
 
-    path: Path
+    given: str
+    """As it was named: with its folder as typed. Tells it from others when a run is resumed."""
     name: str
     """What the job will be called: the file's name, below a folder the way from there."""
+    path: Path | None
+    """None for a URL."""
+    asked: Asked = field(default_factory=Asked)
+    line: int | None = None
+    """Of the table it stands in."""
+    nth: int = 0
+    """How often the same was named before it: rows may repeat a file on purpose."""
 
 
 @dataclass(frozen=True)
 class NotSent:
-    """A file, or an argument that leads to none, that became no job; and why."""
+    """A file, row or argument that became no job; and why."""
 
     path: str
     reason: str
+    line: int | None = None
+    """Of the table it stands in."""
+
+
+def is_url(text: str) -> bool:
+    """Whether it is to be fetched.
+
+    >>> is_url("HTTPS://host/call.wav"), is_url("http.wav"), is_url("c:/http://x")
+    (True, False, False)
+    """
+    return text.lower().startswith(("http://", "https://"))
+
+
+def found_url(url: str) -> Found:
+    """A recording named by its URL."""
+    return Found(url, urlsplit(url).path.rpartition("/")[2] or url, None)
+
+
+def read_list(listed: bytes, *, null: bool) -> list[str]:
+    r"""The paths and URLs of a list, one a line or, with `null`, ended by NUL.
+
+    >>> read_list(b"a.wav\r\n\n b.wav\n", null=False), read_list(b"a\nb\0c\0", null=True)
+    (['a.wav', ' b.wav'], ['a\nb', 'c'])
+    """
+    lines = listed.split(b"\0") if null else (line.rstrip(b"\r") for line in listed.split(b"\n"))
+    return [os.fsdecode(line) for line in lines if line]
 
 
 def collect(arguments: Iterable[str]) -> tuple[list[Found], list[NotSent]]:
-    """Every file the arguments lead to, once, in their order; and what leads nowhere.
+    """Everything the arguments lead to, once, in their order; and what leads nowhere.
 
     A folder stands for all files below it, except hidden ones; an argument that is not there may
     be a pattern (`*`, `?`, `[...]`, `**`).
@@ -35,11 +72,14 @@ def collect(arguments: Iterable[str]) -> tuple[list[Found], list[NotSent]]:
     found: dict[str, Found] = {}
     lost: list[NotSent] = []
     for argument in arguments:
-        files = list(_files_of(argument))
+        if is_url(argument):
+            found.setdefault(argument, found_url(argument))
+            continue
+        files = [] if "\0" in argument else list(_files_of(argument))
         for file in files:
-            found.setdefault(os.path.realpath(file.path), file)
+            found.setdefault(os.path.realpath(file.given), file)
         if not files:
-            lost.append(NotSent(argument, _why_nothing(argument)))
+            lost.append(NotSent(argument, why_nothing(argument)))
     return list(found.values()), lost
 
 
@@ -55,23 +95,25 @@ def _files_of(argument: str) -> Iterator[Found]:
 
 def _files_at(path: Path) -> Iterator[Found]:
     if path.is_file():
-        yield Found(path, _as_text(path.name))
+        yield Found(str(path), as_text(path.name), path)
     elif path.is_dir():
         for folder, folders, names in os.walk(path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
                 file = Path(folder, name)
                 if not name.startswith(".") and file.is_file():
-                    yield Found(file, _as_text(file.relative_to(path).as_posix()))
+                    yield Found(str(file), as_text(file.relative_to(path).as_posix()), file)
 
 
-def _why_nothing(argument: str) -> str:
-    path = Path(argument)
-    if path.is_dir():
+def why_nothing(argument: str) -> str:
+    """Why a path that leads to no file does not."""
+    if "\0" in argument or not argument:
+        return "that cannot be a path"
+    if os.path.isdir(argument):
         return "there is no file in this folder"
-    return "it is not a file" if os.path.lexists(path) else "there is no such file"
+    return "it is not a file" if os.path.lexists(argument) else "there is no such file"
 
 
-def _as_text(name: str) -> str:
+def as_text(name: str) -> str:
     """File names are bytes to the system; what is not UTF-8 in them is shown as �."""
     return os.fsencode(name).decode("utf-8", "replace")

@@ -1,30 +1,27 @@
-"""Commands that ask the API. Exit codes: 0 done, 1 it failed, 2 not reached or misused."""
+"""The command line put together, and the commands about the order of work.
+
+Exit codes: 0 done, 1 it failed, 2 not reached or misused, 130 ended by Ctrl-C.
+"""
 
 from __future__ import annotations
 
 import sys
-import time
-from dataclasses import asdict
-from enum import StrEnum
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Annotated
 
 import typer
-import uuid_utils.compat as uuid_utils
 
-from pipeline.cli import local, queue_table, show
-from pipeline.cli.collect import NotSent, collect
-from pipeline.cli.local import Json
-from pipeline.cli.service import Service, connect
-from pipeline.cli.submit import submit as send
-from pipeline.cli.watch import ENDED
-from pipeline.cli.watch import watch as watch_jobs
-from pipeline.errors import (
-    BadRequest,
-    BadSetting,
-    FairscribeError,
-    PartDown,
+from pipeline.cli import (
+    batch_commands,
+    doctor,
+    job_commands,
+    local,
+    queue_table,
+    show,
+    submit_command,
 )
+from pipeline.cli.local import Json
+from pipeline.cli.service import connect
+from pipeline.errors import BadRequest, BadSetting, FairscribeError, PartDown
 from pipeline.settings import read_settings
 
 EXIT = {BadSetting: 2, BadRequest: 2, PartDown: 2}
@@ -37,20 +34,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(local.app)
-
-LONGEST_WAIT_S = 60.0
-"""What the API waits at most in one request."""
-
-
-class Format(StrEnum):
-    """How a transcript is printed."""
-
-    TXT = "txt"
-    JSON = "json"
-
-
-JobId = Annotated[str, typer.Argument(help="As `submit` printed it")]
+for part in (local, submit_command, batch_commands, job_commands, doctor):
+    app.add_typer(part.app)
 
 
 def main() -> None:
@@ -60,125 +45,6 @@ def main() -> None:
     except FairscribeError as error:
         print(show.printable(error.message, 2000), file=sys.stderr)
         sys.exit(next((code for kind, code in EXIT.items() if isinstance(error, kind)), 1))
-
-
-@app.command()
-def submit(
-    paths: Annotated[list[str], typer.Argument(help="Files, folders, patterns")],
-    batch_id: Annotated[str | None, typer.Option(help="Groups the jobs; else chosen")] = None,
-    language: Annotated[str | None, typer.Option(help="Code such as en; else the default")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Stay until all have ended")] = False,
-    json: Json = False,
-) -> None:
-    """Send recordings. Exit code 1 when one failed or could not be sent."""
-    service = connect(read_settings())
-    files, lost = collect(paths)
-    if not files:
-        raise BadRequest("; ".join(f"{one.path}: {one.reason}" for one in lost) + ".")
-    for one in lost:
-        _tell_unsent(one)
-    batch_id = batch_id or str(uuid_utils.uuid7())
-    jobs = []
-    for outcome in send(service, files, {"batch_id": batch_id, "language": language or ""}):
-        if isinstance(outcome, NotSent):
-            _tell_unsent(outcome)
-            lost.append(outcome)
-        else:
-            jobs.append(outcome)
-    if watch and jobs:
-        names = {job["id"]: job["file_name"] for job in jobs}
-        ended = watch_jobs(service, batch_id, names, show.to_stderr())
-        jobs = [ended[job["id"]] for job in jobs]
-    if json:
-        not_sent = [asdict(one) for one in lost]
-        show.print_json({"batch_id": batch_id, "jobs": jobs, "not_sent": not_sent})
-    else:
-        _tell_submitted(batch_id, jobs, watched=watch)
-    bad = ("failed", "cancelled")
-    if lost or any(job["status"] in bad for job in jobs):
-        raise typer.Exit(1)
-
-
-def _tell_unsent(one: NotSent) -> None:
-    print(f"not sent: {show.printable(one.path)}: {one.reason}", file=sys.stderr)
-
-
-def _tell_submitted(batch_id: str, jobs: list[dict[str, Any]], *, watched: bool) -> None:
-    if watched:
-        done = sum(job["status"] == "completed" for job in jobs)
-        print(f"{done} of {len(jobs)} completed, batch {show.printable(batch_id)}")
-        return
-    for job in jobs:
-        why = f"  {job['error']['message']}" if job["error"] else ""
-        print(f"{job['id']}  {job['status']:<9}  {show.printable(job['file_name'])}{why}")
-    print(f"batch {show.printable(batch_id)}", file=sys.stderr)
-
-
-@app.command()
-def get(
-    job_id: JobId,
-    format: Annotated[Format, typer.Option(help="How the transcript is printed")] = Format.TXT,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for its end")] = 0.0,
-    json: Json = False,
-) -> None:
-    """Print a transcript. With --json the whole job, and its transcript inside."""
-    service = connect(read_settings())
-    path = f"/v1/jobs/{quote(job_id, safe='')}"
-    job = _wait(service, path, wait)
-    done = job["status"] == "completed"
-    if json:
-        transcript = service.get(f"{path}/transcript") if done else None
-        show.print_json({**job, "transcript": transcript})
-        raise typer.Exit(0 if done else 1)
-    if format is Format.JSON:
-        show.print_json(service.get(f"{path}/transcript"))
-    else:
-        sys.stdout.write(service.get_text(f"{path}/transcript", format="txt"))
-
-
-def _wait(service: Service, path: str, wait_s: float) -> Any:
-    """The job once it has ended, or after `wait_s` seconds; the API waits a minute at most."""
-    deadline_s = time.monotonic() + wait_s
-    while True:
-        left_s = max(0.0, deadline_s - time.monotonic())
-        job = service.get(path, wait=min(LONGEST_WAIT_S, left_s))
-        if job["status"] in ENDED or time.monotonic() >= deadline_s:
-            return job
-
-
-@app.command("list")
-def list_jobs(
-    status: Annotated[str | None, typer.Option(help="Only of this status")] = None,
-    batch: Annotated[str | None, typer.Option(help="Only of this batch")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most")] = 100,
-    json: Json = False,
-) -> None:
-    """List jobs, oldest first."""
-    service = connect(read_settings())
-    jobs: list[Any] = []
-    cursor = None
-    while len(jobs) < limit:
-        asked = min(1000, limit - len(jobs))
-        page = service.get("/v1/jobs", status=status, batch=batch, cursor=cursor, limit=asked)
-        jobs += page["jobs"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            break
-    if json:
-        show.print_json({"jobs": jobs, "next_cursor": cursor})
-    else:
-        show.print_jobs(jobs, more=cursor is not None)
-
-
-@app.command()
-def cancel(job_id: JobId, json: Json = False) -> None:
-    """Stop a job."""
-    service = connect(read_settings())
-    answer = service.post(f"/v1/jobs/{quote(job_id, safe='')}/cancel")
-    if json:
-        show.print_json(answer)
-    else:
-        print("cancelled" if answer["cancelled"] else f"it had ended before: {answer['status']}")
 
 
 @app.command()

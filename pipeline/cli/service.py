@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 import httpx
@@ -25,7 +27,7 @@ TIMEOUT = httpx.Timeout(connect=5.0, read=300.0, write=300.0, pool=5.0)
 """Seconds. Reading is long: the answer to an upload comes after all of it is on disk."""
 
 _KINDS = (
-    *(BadRequest, KeyReused, NoSuchBatch, NoSuchJob, NotRetryable, PartDown, RequestInProgress),
+    *(BadRequest, KeyReused, NoSuchBatch, NoSuchJob, NotRetryable, PartDown),
     TranscriptNotReady,
 )
 _ERRORS = {kind.code: kind for kind in _KINDS}
@@ -33,6 +35,29 @@ _ERRORS = {kind.code: kind for kind in _KINDS}
 
 class Unreachable(PartDown):
     """Nothing answers where the service should be."""
+
+
+class NotFairscribe(Unreachable):
+    """Something else answers where the service should be."""
+
+
+class Later(PartDown):
+    """The service answers, but not now: ask again."""
+
+    def __init__(self, message: str, after_s: float) -> None:
+        self.after_s = after_s
+        """When to ask again, in seconds from now."""
+        super().__init__(message)
+
+
+LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+"""What a proxy says while the API behind it is started again."""
+
+AFTER_S = 2.0
+"""When to ask again where nobody says."""
+
+LONGEST_AFTER_S = 30.0
 
 
 def find_api(settings: Settings) -> str:
@@ -59,10 +84,10 @@ def find_api(settings: Settings) -> str:
 class Service:
     """The API at `url`. Every method raises the errors of the API, and `Unreachable`."""
 
-    def __init__(self, url: str, *, through_proxy: bool) -> None:
+    def __init__(self, url: str, *, through_proxy: bool, timeout: httpx.Timeout = TIMEOUT) -> None:
         """`through_proxy`: whether the proxies of the environment may be used."""
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=through_proxy)
+        self._http = httpx.Client(base_url=url, timeout=timeout, trust_env=through_proxy)
 
     def get(self, path: str, **params: Any) -> Any:
         """GET; the answer's JSON. Parameters that are None are left out."""
@@ -80,17 +105,58 @@ class Service:
         """POST without a body; the answer's JSON."""
         return self._ask("POST", path).json()
 
-    def upload(self, files: Sequence[tuple[str, Any]], fields: dict[str, str]) -> Any:
-        """Submit open files under the names given, read as they are sent.
+    def delete(self, path: str) -> None:
+        """DELETE; there is no answer but that it is done."""
+        self._ask("DELETE", path)
 
-        Raises also what reading a file raises.
+    def submit(
+        self, file: tuple[str, Any] | str, fields: dict[str, str], key: str
+    ) -> tuple[dict[str, Any], bool]:
+        """Submit one recording: an open file under its name, read as it is sent, or a URL.
+
+        Returns its job and whether an earlier request with this Idempotency-Key had made it. Raises
+        also what reading the file raises, and `Later` when no job could be made now.
         """
-        named = [("files", (name, file, "application/octet-stream")) for name, file in files]
-        return self._ask("POST", "/v1/jobs", files=named, data=fields).json()
+        if isinstance(file, str):
+            # a part without a file name is a text field: all of the form has to be multipart
+            part: tuple[Any, ...] = ("urls", (None, file))
+        else:
+            part = ("files", (file[0], file[1], "application/octet-stream"))
+        answer = self._ask(
+            "POST", "/v1/jobs", files=[part], data=fields, headers={"Idempotency-Key": key}
+        )
+        job = answer.json()["jobs"][0]
+        if job["id"] is None:
+            message = job["error"]["message"]
+            down = job["error"]["code"] == PartDown.code
+            raise Later(message, AFTER_S) if down else FairscribeError(message)
+        return job, answer.headers.get("Idempotency-Replayed") == "true"
+
+    @contextmanager
+    def stream(self, path: str, silence_s: float) -> Iterator[Iterator[str]]:
+        """The lines of an answer that goes on.
+
+        Raises `Unreachable` also after `silence_s` seconds without one.
+        """
+        timeout = httpx.Timeout(TIMEOUT.connect, read=silence_s)
+        try:
+            with self._http.stream("GET", path, timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise self._error(answer)
+                yield answer.iter_lines()
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise Unreachable(f"The service at {self.url} went away.") from error
+
+    def close(self) -> None:
+        """End all connections, also those in use by other threads."""
+        self._http.close()
 
     def _ask(self, method: str, path: str, **how: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **how)
+        except UnicodeEncodeError:  # words of a command line may be any bytes
+            raise BadRequest("What was asked is not UTF-8.") from None
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise Unreachable(
                 f"No service answers at {self.url} ({error or type(error).__name__}). Start it "
@@ -104,18 +170,27 @@ class Service:
     def _error(self, answer: httpx.Response) -> FairscribeError:
         try:
             problem = answer.json()
-            kind = _ERRORS.get(problem["code"], FairscribeError)
-            return kind(str(problem["detail"]))
+            code, detail = str(problem["code"]), str(problem["detail"])
         except (ValueError, KeyError, TypeError):
-            return Unreachable(
-                f"What answers at {self.url} is not Fairscribe (HTTP {answer.status_code})."
-            )
+            words = f"What answers at {self.url} is not Fairscribe (HTTP {answer.status_code})."
+            if answer.status_code in (*LATER, *AWAY):
+                return Later(words, _after_s(answer))
+            return NotFairscribe(words)
+        if answer.status_code in LATER or code == RequestInProgress.code:
+            return Later(detail, _after_s(answer))
+        return _ERRORS.get(code, FairscribeError)(detail)
 
 
-def connect(settings: Settings) -> Service:
+def connect(settings: Settings, timeout: httpx.Timeout = TIMEOUT) -> Service:
     """The service these settings point to; asks nothing yet."""
     # a proxy between us and our own machine would only be in the way
-    return Service(find_api(settings), through_proxy=settings.api_url is not None)
+    return Service(find_api(settings), through_proxy=settings.api_url is not None, timeout=timeout)
+
+
+def _after_s(answer: httpx.Response) -> float:
+    """What `Retry-After` says, in seconds; it may be a date, which we do not follow."""
+    said = answer.headers.get("Retry-After", "")
+    return min(float(said), LONGEST_AFTER_S) if said.isdecimal() else AFTER_S
 
 
 def _given(params: dict[str, Any]) -> dict[str, Any]:

@@ -1,27 +1,42 @@
-"""Files to jobs: a few a request, each read while it is sent."""
+"""Recordings to jobs: one a request, several requests at once, each file read while it is sent.
+
+Each request carries an Idempotency-Key made of the batch and of what is sent, so one whose answer
+was lost is sent again and makes no second job: here a moment later, by another run tomorrow, or
+from another machine.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from typing import IO, Any
+from typing import IO
 
 from pipeline.cli.collect import Found, NotSent
-from pipeline.cli.service import Service, Unreachable
-from pipeline.errors import PartDown
+from pipeline.cli.journal import Sent
+from pipeline.cli.service import Later, NotFairscribe, Service
+from pipeline.cli.side_by_side import side_by_side
+from pipeline.errors import BadRequest, FairscribeError, KeyReused, PartDown
 
-FILES_A_REQUEST = 8
-BYTES_A_REQUEST = 64_000_000
-"""A request ends at either: small enough that one that fails costs little."""
+PATIENCE_S = 60.0
+"""How long the service may refuse or be gone before what is missing is given up."""
 
-PAUSES_S = (2.0, 2.0, 5.0, 10.0)
-"""How long to wait before a file is sent again because Postgres or storage did not answer."""
+PAUSE_S = 1.0
+"""Before a recording is sent again that found nobody."""
 
 
-Job = dict[str, Any]
-"""A job as the API tells it."""
+def key_of(batch_id: str, one: Found, file: os.stat_result | None) -> str:
+    """The Idempotency-Key of a recording in a batch; `file`: of its file, None for a URL.
+
+    A file that changed (its size, or its time to the second, which is what archives keep) is
+    another one.
+    """
+    state = [file.st_size, int(file.st_mtime)] if file else []
+    told = json.dumps([batch_id, one.given, one.nth, *state])
+    return hashlib.sha256(told.encode()).hexdigest()[:40]
 
 
 class Steady:
@@ -58,94 +73,89 @@ class Steady:
         return os.fstat(self._file.fileno()).st_size
 
 
-Outcome = tuple[Found, Job | NotSent | PartDown]
+class GivenUp(NotSent):
+    """A recording that found nobody to take it for `PATIENCE_S`."""
 
 
 def submit(
-    service: Service, files: Iterable[Found], fields: dict[str, str]
-) -> Iterator[Job | NotSent]:
-    """Send the files; each one's job, or why it has none, as it is known.
+    service: Service, recordings: Iterable[Found], batch_id: str, at_once: int
+) -> Iterator[tuple[Found, Sent | NotSent]]:
+    """Send the recordings; each one's job, or why it has none, as it is known.
 
-    A file that vanished, cannot be read or changes under our hands does not disturb the others.
-    Raises `Unreachable`, and `BadRequest` for fields the API refuses.
+    A file that vanished, cannot be read or changes under our hands does not disturb the others; the
+    service may be gone for PATIENCE_S. Raises `NotFairscribe`, and `BadRequest` for what the API
+    refuses of all of them: a row of a table is refused alone.
     """
-    for batch in _batches(files):
-        yield from _send_patiently(service, batch, fields)
-
-
-def _batches(files: Iterable[Found]) -> Iterator[list[Found]]:
-    batch: list[Found] = []
-    room_bytes = BYTES_A_REQUEST
-    for file in files:
-        size_bytes = _size_bytes(file)
-        if batch and (len(batch) == FILES_A_REQUEST or size_bytes > room_bytes):
-            yield batch
-            batch, room_bytes = [], BYTES_A_REQUEST
-        batch.append(file)
-        room_bytes -= size_bytes
-    if batch:
-        yield batch
-
-
-def _size_bytes(file: Found) -> int:
+    sender = _Sender(service, batch_id)
     try:
-        return file.path.stat().st_size
-    except OSError:
-        return 0  # opening it will tell
+        yield from side_by_side(lambda one: (one, sender.send(one)), recordings, at_once)
+    finally:
+        sender.stop()
 
 
-def _send_patiently(
-    service: Service, batch: list[Found], fields: dict[str, str]
-) -> Iterator[Job | NotSent]:
-    """Send, and send again what found no part to keep it."""
-    for pause_s in (*PAUSES_S, None):
-        again: list[Found] = []
-        why = ""
-        for file, outcome in _send(service, batch, fields):
-            if isinstance(outcome, PartDown):
-                again.append(file)
-                why = outcome.message
-            else:
-                yield outcome
-        if pause_s is None:
-            yield from (NotSent(str(file.path), why) for file in again)
-        if not again or pause_s is None:
-            return
-        time.sleep(pause_s)
-        batch = again
+class _Sender:
+    """What the threads of one submission share."""
 
+    def __init__(self, service: Service, batch_id: str) -> None:
+        self._service, self._batch_id = service, batch_id
+        self._stopped = threading.Event()
+        self._given_up: str | None = None
+        self._well_s = time.monotonic()
 
-def _send(service: Service, batch: list[Found], fields: dict[str, str]) -> list[Outcome]:
-    """One request; for each file its job, why there will be none, or what was down."""
-    outcomes: list[Outcome] = []
-    with ExitStack() as stack:
-        opened: list[tuple[Found, Steady]] = []
-        for file in batch:
+    def stop(self) -> None:
+        """Let nothing be sent again."""
+        self._stopped.set()
+
+    def send(self, one: Found) -> Sent | NotSent:
+        """Send, and send again while the service is away."""
+        failing_s: float | None = None
+        while self._given_up is None:
             try:
-                opened.append((file, Steady(stack.enter_context(file.path.open("rb")))))
-            except OSError as error:
-                outcomes.append((file, NotSent(str(file.path), error.strerror or str(error))))
-        files = [file for file, _ in opened]
-        if not files:
-            return outcomes
+                outcome = self._send(one)
+            except NotFairscribe:
+                raise
+            except PartDown as down:
+                failing_s = failing_s or time.monotonic()
+                if not self._wait(failing_s, down):
+                    return GivenUp(one.given, down.message, one.line)
+            else:
+                self._well_s = time.monotonic()
+                return outcome
+        return GivenUp(one.given, self._given_up, one.line)
+
+    def _wait(self, failing_s: float, down: PartDown) -> bool:
+        """Wait, unless patience is at its end or nobody wants it any more."""
+        left_s = failing_s + PATIENCE_S - time.monotonic()
+        if left_s > 0:
+            pause_s = down.after_s if isinstance(down, Later) else PAUSE_S
+            return not self._stopped.wait(min(pause_s, left_s))
+        if self._well_s < failing_s:  # nobody was served all the while: the rest need not wait
+            self._given_up = down.message
+        return False
+
+    def _send(self, one: Found) -> Sent | NotSent:
         try:
-            answer = service.upload([(file.name, stream) for file, stream in opened], fields)
+            if one.path is None:
+                return self._request(one, one.given, key_of(self._batch_id, one, None))
+            with one.path.open("rb") as file:
+                key = key_of(self._batch_id, one, os.fstat(file.fileno()))
+                return self._request(one, (one.name, Steady(file)), key)
         except OSError as error:
-            return outcomes + _send_singly(service, files, fields, error)
-        except Unreachable:
+            return NotSent(one.given, error.strerror or str(error), one.line)
+
+    def _request(self, one: Found, file: tuple[str, Steady] | str, key: str) -> Sent | NotSent:
+        fields = one.asked.fields(self._batch_id)
+        try:
+            job, _ = self._service.submit(file, fields, key)
+        except KeyReused:
+            reason = "it was sent before with other words; choose another --batch-id to send it so"
+            return NotSent(one.given, reason, one.line)
+        except BadRequest as refused:
+            if one.line is None:
+                raise
+            return NotSent(one.given, refused.message, one.line)
+        except PartDown:
             raise
-        except PartDown as down:
-            return outcomes + [(file, down) for file in files]
-    return outcomes + [
-        (file, job if job["id"] else PartDown(job["error"]["message"]))
-        for file, job in zip(files, answer["jobs"], strict=True)
-    ]
-
-
-def _send_singly(
-    service: Service, files: list[Found], fields: dict[str, str], error: OSError
-) -> list[Outcome]:
-    """One of the files broke the request, which made no job: find out which."""
-    if len(files) > 1:
-        return [outcome for file in files for outcome in _send(service, [file], fields)]
-    return [(files[0], NotSent(str(files[0].path), error.strerror or str(error)))]
+        except FairscribeError as error:
+            return NotSent(one.given, error.message, one.line)
+        return Sent(one.given, key, job)

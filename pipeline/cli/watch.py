@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 from rich.console import Console
 from rich.progress import (
@@ -17,9 +19,11 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from pipeline.cli.service import Service
-from pipeline.cli.show import ended_line, printable
-from pipeline.errors import PartDown
+from pipeline.cli.news import news_of
+from pipeline.cli.pages import pages_after
+from pipeline.cli.service import NotFairscribe, Service
+from pipeline.cli.show import clock, ended_line, printable
+from pipeline.errors import FairscribeError, NoSuchJob, PartDown
 from pipeline.job import FINAL
 
 ENDED = frozenset(state.value for state in FINAL)
@@ -27,22 +31,55 @@ ENDED = frozenset(state.value for state in FINAL)
 BARS = 15
 """Bars of single files at a time; more would not fit on a screen."""
 
-PAGE = 500
+SINGLY = 20
+"""So few jobs of a batch are asked for one by one."""
+
+AT_ONCE = 200
+"""So many jobs of no batch are looked at in one tick; those that end make room for others."""
+
 TICK_S = 0.5
 """How often to look; less often when a look takes long."""
+
+NO_LONGER = "no longer watched; the jobs go on"
+"""Said after Ctrl-C."""
 
 PATIENCE_S = 60.0
 """How long the service may be gone: it may be restarted meanwhile, and the jobs go on."""
 
 
-def watch(service: Service, batch_id: str, names: Mapping[str, str], to: Console) -> dict[str, Any]:
-    """The jobs of {id: file name}, all ended, by id.
+def watch(
+    service: Service, batch_id: str | None, names: Mapping[str, str], to: Console
+) -> dict[str, Any]:
+    """The jobs of {id: file name}, all ended, by id; of one batch, or of any for None.
 
-    Raises `PartDown` after PATIENCE_S of silence.
+    A job that is erased meanwhile is not among them. Raises `PartDown` after PATIENCE_S of silence.
     """
     order = sorted(names)
     ended: dict[str, Any] = {}
+    gone: set[str] = set()
     answered_s = time.monotonic()
+    with _bars(names, to) as bars, news_of(service, batch_id) as news:
+        while len(ended) + len(gone) < len(order):
+            begun_s = time.monotonic()
+            try:
+                for job in _looked_at(service, batch_id, order, ended, gone):
+                    if job["id"] in names and job["id"] not in ended:
+                        _note(job, ended, bars, to)
+                bars.eta_s = _eta_s(service, batch_id) if to.is_terminal else None
+                answered_s = time.monotonic()
+            except NotFairscribe:
+                raise
+            except PartDown:
+                if time.monotonic() - answered_s > PATIENCE_S:
+                    raise
+            bars.draw(len(ended))
+            if len(ended) + len(gone) < len(order):
+                news.wait(max(TICK_S, 5 * (time.monotonic() - begun_s)))
+    return ended
+
+
+@contextmanager
+def _bars(names: Mapping[str, str], to: Console) -> Iterator[_Bars]:
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -51,36 +88,49 @@ def watch(service: Service, batch_id: str, names: Mapping[str, str], to: Console
         console=to,
         disable=not to.is_terminal,
     ) as progress:
-        bars = _Bars(progress, names)
-        while len(ended) < len(order):
-            begun_s = time.monotonic()
+        yield _Bars(progress, names)
+
+
+def _looked_at(
+    service: Service,
+    batch_id: str | None,
+    order: list[str],
+    ended: Mapping[str, Any],
+    gone: set[str],
+) -> Iterator[dict[str, Any]]:
+    """The jobs as they stand, at least all that have not ended; those erased go to `gone`.
+
+    Ids grow with time: a batch is read from its first job that has not ended. Few are asked for one
+    by one.
+    """
+    open_ones = [job_id for job_id in order if job_id not in ended and job_id not in gone]
+    if batch_id is None or len(open_ones) <= SINGLY:
+        for job_id in open_ones[:AT_ONCE]:
             try:
-                for job in _since_first_unended(service, batch_id, order, ended):
-                    if job["id"] in names and job["id"] not in ended:
-                        _note(job, ended, bars, to)
-                answered_s = time.monotonic()
-            except PartDown:
-                if time.monotonic() - answered_s > PATIENCE_S:
-                    raise
-            bars.draw(len(ended))
-            if len(ended) < len(order):
-                time.sleep(max(TICK_S, 5 * (time.monotonic() - begun_s)))
-    return ended
+                yield service.get(f"/v1/jobs/{quote(job_id, safe='')}")
+            except NoSuchJob:
+                gone.add(job_id)
+        return
+    before = order.index(open_ones[0])
+    seen = set()
+    after = order[before - 1] if before else None
+    for job in pages_after(service, after, batch=batch_id):
+        seen.add(job["id"])
+        yield job
+    gone |= set(open_ones) - seen
 
 
-def _since_first_unended(
-    service: Service, batch_id: str, order: list[str], ended: Mapping[str, Any]
-) -> list[Any]:
-    """The batch's jobs from the first that has not ended: ids grow with time."""
-    first = next(n for n, job_id in enumerate(order) if job_id not in ended)
-    cursor = order[first - 1] if first else None
-    found: list[Any] = []
-    while True:
-        page = service.get("/v1/jobs", batch=batch_id, cursor=cursor, limit=PAGE)
-        found += page["jobs"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return found
+def _eta_s(service: Service, batch_id: str | None) -> float | None:
+    """When the batch will be done, where the service forecasts it."""
+    if batch_id is None:
+        return None
+    try:
+        said = service.get(f"/v1/batches/{quote(batch_id, safe='')}").get("eta_s")
+    except PartDown:
+        raise
+    except FairscribeError:  # this service knows no batches
+        return None
+    return None if said is None else float(said)
 
 
 def _note(job: dict[str, Any], ended: dict[str, Any], bars: _Bars, to: Console) -> None:
@@ -99,6 +149,8 @@ class _Bars:
         self._progress, self._names = progress, names
         self._unended: dict[str, dict[str, Any]] = {}
         self._tasks: dict[str, TaskID] = {}
+        self.eta_s: float | None = None
+        """Until all have ended, as far as it is known."""
         self._total = progress.add_task("all recordings", total=len(names))
 
     def note(self, job: dict[str, Any]) -> None:
@@ -116,9 +168,14 @@ class _Bars:
         for job_id in self._tasks.keys() - shown.keys():
             self._progress.remove_task(self._tasks.pop(job_id))
         for job_id, job in shown.items():
-            words = f"{printable(self._names[job_id], 40)}  {job['stage']}"
+            words = f"{printable(self._names[job_id], 40)}  {job['stage']}{_left(job.get('eta_s'))}"
             if job_id not in self._tasks:
                 self._tasks[job_id] = self._progress.add_task(words, total=1.0)
             task = self._tasks[job_id]
             self._progress.update(task, completed=job["progress"], description=words)
-        self._progress.update(self._total, completed=ended)
+        words = f"all recordings  {ended} of {len(self._names)}{_left(self.eta_s)}"
+        self._progress.update(self._total, completed=ended, description=words)
+
+
+def _left(eta_s: float | None) -> str:
+    return "" if eta_s is None else f"  {clock(eta_s)} left"

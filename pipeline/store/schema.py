@@ -7,6 +7,8 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
 from pipeline.store.session import transaction
@@ -37,3 +39,10 @@ def alembic_config(connection: Connection) -> Config:
     config.set_main_option("script_location", str(Path(spec.origin).parent))
     config.attributes["connection"] = connection
     return config
+
+
+def revisions(connection: Connection) -> tuple[str | None, str]:
+    """(where the database is, where this code expects it); None for an empty one."""
+    expected = ScriptDirectory.from_config(alembic_config(connection)).get_current_head()
+    assert expected is not None, "there are migrations"
+    return MigrationContext.configure(connection).get_current_revision(), expected

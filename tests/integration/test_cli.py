@@ -16,80 +16,20 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 
-from pipeline import cli
-from pipeline.api.app import create
+from pipeline.cli import pages as pages_of_cli
 from pipeline.cli import service as service_of_cli
-from pipeline.cli import submit as submit_of_cli
 from pipeline.cli import watch as watch_of_cli
 from pipeline.parts import Parts
 from pipeline.store import jobs, views
+from pipeline.store.session import transaction
 from tests import driven
-
-
-@dataclass
-class Ran:
-    """How a command ended and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def api_port(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The API in this process, served on a real socket."""
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    line = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create(), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [line]})
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield line.getsockname()[1]
-    server.should_exit = True
-    thread.join()
-    line.close()
-
-
-@pytest.fixture
-def alone(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """Run `fairscribe ...` in this process, where no service was started."""
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-
-    def run(*words: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["fairscribe", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return Ran(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
-
-
-@pytest.fixture
-def run(alone: Run, api_port: int, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `fairscribe ...` in this process against the API."""
-    monkeypatch.setenv("FAIRSCRIBE_API_URL", f"http://127.0.0.1:{api_port}")
-    return alone
+from tests.integration.conftest import Ran, Run
 
 
 def names_of(ran: Ran) -> list[str]:
@@ -116,32 +56,14 @@ def test_files_folders_and_patterns_become_jobs_of_one_batch(
     assert names_of(ran) == ["one.wav", "deep/two.wav", "b1.mp3", "b2.mp3", "c [x].wav"]
     assert (ran.json["batch_id"], ran.json["not_sent"]) == ("monday", [])
     listed = run("list", "--batch", "monday", "--json").json["jobs"]
-    assert [job["id"] for job in listed] == [job["id"] for job in ran.json["jobs"]]
+    ids = {job["file_name"]: job["id"] for job in ran.json["jobs"]}
+    assert {job["file_name"]: job["id"] for job in listed} == ids
     assert {job["language"] for job in listed} == {"es"}
-    key = f"recordings/{listed[1]['id']}"
+    with transaction(parts.store) as c:
+        row = jobs.recording_of(c, ids["deep/two.wav"])
+    assert row is not None
+    key = row.storage_key
     assert parts.storage.read_range(key, 0, parts.storage.size(key)) == b"a/deep/two.wav"
-
-
-def test_many_files_go_in_several_requests_of_one_batch(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(submit_of_cli, "BYTES_A_REQUEST", 50)
-    for n in range(21):
-        (tmp_path / f"{n:02}.wav").write_bytes(b"x" * (n + 1))
-    sizes = []
-    upload = service_of_cli.Service.upload
-
-    def counted(self: Any, files: Any, fields: Any) -> Any:
-        sizes.append(len(files))
-        return upload(self, files, fields)
-
-    monkeypatch.setattr(service_of_cli.Service, "upload", counted)
-
-    ran = run("submit", str(tmp_path), "--json")
-
-    assert names_of(ran) == [f"{n:02}.wav" for n in range(21)]
-    assert (max(sizes), sum(sizes)) == (submit_of_cli.FILES_A_REQUEST, 21)
-    assert len(run("list", "--batch", ran.json["batch_id"], "--json").json["jobs"]) == 21
 
 
 def test_a_file_that_is_gone_or_unreadable_is_told_and_the_rest_is_sent(
@@ -180,13 +102,14 @@ def test_a_file_that_changes_while_it_is_sent_is_told_and_the_rest_is_sent(
     for name in ("a.wav", "live.wav", "z.wav"):
         (tmp_path / name).write_bytes(b"x" * 1000)
     live = tmp_path / "live.wav"
-    upload = service_of_cli.Service.upload
+    submit = service_of_cli.Service.submit
 
-    def changing(self: Any, files: Any, fields: Any) -> Any:
-        os.truncate(live, length if live.stat().st_size == 1000 else 1000)
-        return upload(self, files, fields)
+    def changing(self: Any, file: Any, *more: Any) -> Any:
+        if file[0] == "live.wav":
+            os.truncate(live, length)
+        return submit(self, file, *more)
 
-    monkeypatch.setattr(service_of_cli.Service, "upload", changing)
+    monkeypatch.setattr(service_of_cli.Service, "submit", changing)
 
     ran = run("submit", str(tmp_path), "--json")
 
@@ -194,30 +117,6 @@ def test_a_file_that_changes_while_it_is_sent_is_told_and_the_rest_is_sent(
     (one,) = ran.json["not_sent"]
     assert (Path(one["path"]).name, one["reason"]) == ("live.wav", "it changed while it was read")
     assert len(run("list", "--json").json["jobs"]) == 2, "the broken request made jobs"
-
-
-def test_a_file_that_found_no_part_to_keep_it_is_sent_again(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pipeline.errors import PartDown
-
-    monkeypatch.setattr(submit_of_cli, "PAUSES_S", (0.0, 0.0))
-    (tmp_path / "a.wav").write_bytes(b"x")
-    (tmp_path / "b.wav").write_bytes(b"x")
-    add_job, calls = jobs.add_job, []
-
-    def failing(*arguments: Any) -> None:
-        calls.append(1)
-        if len(calls) in (1, 3):  # the first request whole, the second half way
-            raise PartDown("Postgres does not answer: x")
-        add_job(*arguments)
-
-    monkeypatch.setattr(jobs, "add_job", failing)
-
-    ran = run("submit", str(tmp_path), "--json")
-
-    assert (ran.code, names_of(ran)) == (0, ["a.wav", "b.wav"])
-    assert len(calls) == 4
 
 
 def test_a_file_refused_at_once_makes_the_exit_code_1(run: Run, tmp_path: Path) -> None:
@@ -238,7 +137,8 @@ def test_a_name_cannot_speak_to_the_terminal(run: Run, tmp_path: Path) -> None:
 def test_watch_stays_until_all_have_ended_and_tells_how(
     run: Run, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_of_cli, "PAGE", 2)
+    monkeypatch.setattr(pages_of_cli, "PAGE", 2)
+    monkeypatch.setattr(watch_of_cli, "SINGLY", 0)
     for name in ("bad.wav", "good.wav", "late.wav"):
         (tmp_path / name).write_bytes(b"x")
 
@@ -263,8 +163,6 @@ def test_watch_stays_until_all_have_ended_and_tells_how(
 
 
 def run_jobs(parts: Parts) -> list[str]:
-    from pipeline.store.session import transaction
-
     with transaction(parts.store) as c:
         return [view.id for view in views.list_jobs(c)]
 

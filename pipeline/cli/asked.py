@@ -1,0 +1,96 @@
+"""What is asked of a recording beside its bytes: language, task, speakers, metadata.
+
+Mistakes are found here, before anything is sent: a row of a table is refused by its line, an
+option by its name. The API decides in the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pipeline.errors import BadRequest
+from pipeline.job import AUTO, TASKS
+
+_CODES = """
+af am ar as az ba be bg bn bo br bs ca cs cy da de el en es et eu fa fi fo fr gl gu ha haw he hi hr
+ht hu hy id is it ja jw ka kk km kn ko la lb ln lo lt lv mg mi mk ml mn mr ms mt my ne nl nn no oc
+pa pl ps pt ro ru sa sd si sk sl sn so sq sr su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo yue
+zh
+"""
+LANGUAGES = frozenset(_CODES.split())
+"""What Whisper's multilingual models know."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one recording is sent with; None: the installation's default."""
+
+    language: str | None = None
+    task: str | None = None
+    speakers: str | None = None
+    """Labels of the left and the right channel, joined by a comma."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def fields(self, batch_id: str) -> dict[str, str]:
+        """The text fields of the form."""
+        fields = {"batch_id": batch_id}
+        for name in ("language", "task", "speakers"):
+            if value := getattr(self, name):
+                fields[name] = value
+        if self.metadata:
+            fields["metadata"] = json.dumps(dict(self.metadata), ensure_ascii=False)
+        return fields
+
+    def or_else(self, other: Asked) -> Asked:
+        """What is asked here, and what it leaves open from `other`.
+
+        >>> Asked(language="es").or_else(Asked("en", "translate", metadata={"k": "v"}))
+        Asked(language='es', task='translate', speakers=None, metadata={'k': 'v'})
+        """
+        return replace(
+            self,
+            language=self.language or other.language,
+            task=self.task or other.task,
+            speakers=self.speakers or other.speakers,
+            metadata={**other.metadata, **self.metadata},
+        )
+
+
+def read_asked(
+    language: str | None, task: str | None, speakers: str | None, metadata: Mapping[str, str]
+) -> Asked:
+    """What the words mean; empty ones say nothing. Raises `BadRequest` for an unknown one."""
+    language, task = (language or "").strip(), (task or "").strip()
+    if language and language not in LANGUAGES | {AUTO}:
+        raise BadRequest(f"{language[:40]!r} is no language code such as en, es or auto.")
+    if task and task not in TASKS:
+        raise BadRequest(f"{task[:40]!r} is no task: {' or '.join(TASKS)}.")
+    return Asked(language or None, task or None, _speakers(speakers), metadata)
+
+
+def _speakers(text: str | None) -> str | None:
+    labels = [label.strip() for label in (text or "").split(",")]
+    if labels == [""]:
+        return None
+    if len(labels) != 2 or not all(labels):
+        raise BadRequest(
+            f"speakers are two words such as agent,customer, not {(text or '')[:40]!r}."
+        )
+    return ",".join(labels)
+
+
+def read_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """Metadata typed as key=value.
+
+    >>> read_pairs(["agent=7", "note=a=b"])
+    {'agent': '7', 'note': 'a=b'}
+    """
+    read = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise BadRequest(f"--metadata is key=value, not {pair[:40]!r}.")
+        read[key] = value
+    return read

@@ -1,0 +1,83 @@
+"""Checks of what runs: the API, and the workers of every kind."""
+
+from __future__ import annotations
+
+import httpx
+import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from pipeline.cli.checks.stores import START, WAIT_S
+from pipeline.cli.checks.verdict import Here, Verdict, fine, problem
+from pipeline.cli.service import NotFairscribe, connect
+from pipeline.errors import FairscribeError, PartDown
+from pipeline.queue import keys
+from pipeline.settings import celery_broker_url
+
+KINDS = ("errands", "survey", "transcribe")
+PING_S = 2.0
+
+
+def api(here: Here) -> Verdict:
+    """It answers, and can reach what it needs."""
+    try:
+        service = connect(here.settings, httpx.Timeout(WAIT_S))
+        service.get("/v1/health")
+    except NotFairscribe as other:
+        cure = "Set FAIRSCRIBE_API_URL to where it is, or FAIRSCRIBE_API_PORT to another port."
+        return problem("api", other.message, cure)
+    except PartDown as down:
+        cure = f"{START}, or set FAIRSCRIBE_API_URL to where it runs."
+        return problem("api", down.message.split(" Start it ")[0], cure)
+    except FairscribeError as refused:
+        said = f"What answers at {service.url} has no health to tell of: {refused.message}"
+        return problem("api", said, "Set FAIRSCRIBE_API_URL to where the API is, without a path.")
+    try:
+        service.get("/v1/health/ready")
+    except FairscribeError as unready:
+        said = f"The API at {service.url} answers, and cannot work: {unready.message}"
+        return problem("api", said, "Look at what postgres and redis say here.")
+    finally:
+        service.close()
+    return fine("api", f"The API answers at {service.url}.")
+
+
+def workers(here: Here) -> Verdict:
+    """There is one of each kind, so that nothing waits for nobody."""
+    if here.redis_url is None:
+        cure = f"{START}, or set FAIRSCRIBE_REDIS_URL."
+        return problem("workers", "Workers are asked through Redis, which is not known.", cure)
+    try:
+        alive = _alive(here.redis_url)
+        waiting = _waiting(here.redis_url)
+    except (OperationalError, RedisError, OSError, ValueError):
+        said = "Workers are asked through Redis, which does not answer."
+        return problem("workers", said, "Cure redis first.")
+    missing = [kind for kind in KINDS if kind not in alive]
+    if not missing:
+        return fine("workers", f"Workers answer: {', '.join(sorted(alive))}.")
+    waits = [f"{waiting[kind]:,} jobs wait for {kind}" for kind in missing if waiting.get(kind)]
+    said = f"No worker answers that does {' or '.join(missing)}"
+    said += f"; {' and '.join(waits)}." if waits else "."
+    log = "see logs/NAME.log in the state folder" if here.up else "see its log"
+    module = missing[0]
+    cure = f"Start one, for example `celery -A workers.{module} worker`; if it should run, {log}."
+    return problem("workers", said, cure)
+
+
+def _alive(redis_url: str) -> set[str]:
+    """Kinds of the workers that answer: a worker is called KIND@machine."""
+    client = Celery("doctor", broker=celery_broker_url(redis_url), set_as_current=False)
+    client.conf.update(
+        broker_connection_timeout=PING_S,
+        broker_transport_options={"socket_timeout": 3.0, "socket_connect_timeout": 2.0},
+    )
+    with client:
+        answers = client.control.ping(timeout=PING_S)
+    return {name.partition("@")[0] for answer in answers or [] for name in answer}
+
+
+def _waiting(redis_url: str) -> dict[str, int]:
+    client = redis.Redis.from_url(redis_url, socket_timeout=3.0, socket_connect_timeout=3.0)
+    return {stage: int(client.zcard(keys.ready(stage))) for stage in ("survey", "transcribe")}
