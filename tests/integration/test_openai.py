@@ -245,7 +245,7 @@ def test_a_part_that_is_down_is_a_503_that_says_when_to_come_again(serve: Serve)
 
 
 def test_a_moments_outage_is_waited_out(
-    client: openai.OpenAI, parts: Parts, monkeypatch: pytest.MonkeyPatch
+    address: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, view = [], door._view
 
@@ -256,7 +256,7 @@ def test_a_moments_outage_is_waited_out(
         return view(*arguments)
 
     monkeypatch.setattr(door, "_view", away_twice)
-    with each_job(parts, driven.completed):
+    with asking(address, max_retries=0) as client, each_job(parts, driven.completed):
         assert client.audio.transcriptions.create(model="whisper-1", file=SOUND).text
     assert len(looks) >= 3
 

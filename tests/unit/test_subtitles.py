@@ -83,7 +83,9 @@ def test_any_text_becomes_cues_that_fit_and_times_that_go_on(
         assert 1 <= len(lines) <= 2
         label = len(f"{speaker}: ") if speaker and write is to_srt else 0
         assert label + width(lines[0]) <= 42
-        assert all(fold(line) == line and line and width(line) <= 42 for line in lines)
+        assert all(line and line == line.strip() and width(line) <= 42 for line in lines)
+        kinds = {unicodedata.category(letter) for line in lines for letter in line}
+        assert not kinds & {"Cc", "Cs", "Zl", "Zp"}
 
 
 @pytest.mark.parametrize("write", [to_srt, to_vtt])
@@ -147,6 +149,7 @@ def test_a_long_segment_is_divided_evenly_and_its_time_by_the_length_of_the_text
         ("שלום, מה שלומך?", ["שלום, מה שלומך?"]),
         ("a" * 60, ["a" * 42, "a" * 18]),
         ("half \ud800 pair", ["half \ufffd pair"]),
+        ("the bell\a\0 rings", ["the bell rings"]),
         ("x" * 30 + " " + "y" * 30, ["x" * 30, "y" * 30]),
     ],
 )
@@ -169,6 +172,14 @@ def test_a_cue_never_lasts_nothing_and_never_begins_before_the_recording(
     start_s: float, end_s: float, times: str
 ) -> None:
     assert times in to_vtt({"segments": [said("word", start_s, end_s)]})
+
+
+@pytest.mark.parametrize("text", [LONG, "日本語" * 99, "wide " * 99, "x" * 300])
+def test_a_line_has_room_for_its_speaker(text: str) -> None:
+    cues = read(to_srt({"segments": [said(text, 0, 30, "right")]}))
+    shown = [width("right: ") + width(lines[0]) for _, _, _, lines in cues]
+    assert max(shown) <= 42
+    assert max(shown) >= 38, "and uses the rest of it"
 
 
 def test_a_side_that_talks_into_a_long_answer_is_shown_when_it_talks() -> None:
