@@ -82,9 +82,7 @@ class Hands:
             log().exception("open_error", job_id=held.job_id)
             await self._end(held, self._endings.fail(held, UnexpectedError()))
         else:
-            held.waiting.extend(self._work.units(held.opened))
-            if not held.waiting:  # all was done before, only the end was missing
-                self.spawn(self._finish(held))
+            self._go_on(held)
 
     # -- work -------------------------------------------------------------------------------
 
@@ -124,10 +122,18 @@ class Hands:
     def _unit_ended(self, held: Held, unit: int) -> None:
         self.in_flight -= 1
         held.running.pop(unit, None)
-        # an end that the unit itself asked for was asked for earlier and comes first
         if not held.running and not held.waiting and not held.ended:
-            self.spawn(self._finish(held))
+            self._go_on(held)
         self._wake()
+
+    def _go_on(self, held: Held) -> None:
+        """Nothing of the job runs or waits: what may be begun next, or its end.
+
+        An end that a unit itself asked for was asked for earlier and comes first.
+        """
+        held.waiting.extend(self._work.units(held.opened))
+        if not held.waiting:
+            self.spawn(self._finish(held))
 
     async def empty_engine(self, patience_s: float) -> None:
         """After `patience_s` no unit runs: those that did not notice the death are suspects too."""

@@ -58,7 +58,9 @@ class Work(Protocol):
         ...
 
     def units(self, opened: Any) -> list[int]:
-        """What is left to do, in order."""
+        """What is left to do and may be begun now, in order. Asked again whenever all of that is
+        done; nothing more: the job is.
+        """
         ...
 
     def bucket_left(self, opened: Any) -> int:

@@ -79,7 +79,7 @@ class SurveyWork:
 
     def units(self, opened: Surveying) -> list[int]:
         """One: the file."""
-        return [0]
+        return [] if opened.packed else [0]
 
     def bucket_left(self, opened: Surveying) -> int:
         """All of it, until it is done."""

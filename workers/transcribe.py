@@ -12,15 +12,28 @@ from pipeline.job import TRANSCRIBE, Ticket
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.steps.deliver import deliver
-from pipeline.steps.transcribe import OpenJob, hear, open_job, read_window, save
+from pipeline.steps.transcribe import (
+    OpenJob,
+    detect_language,
+    hear,
+    keep_language,
+    open_job,
+    read_window,
+    save,
+)
 from workers.app import app
 from workers.engines import make_engine
 from workers.held import Work
 from workers.pull_step import PullStep
 
+LANGUAGE = -1
+"""The unit that hears the language out; the windows come after it."""
+
 
 class TranscribeWork:
-    """See `Work`. A job is as many units as it has windows."""
+    """See `Work`. A job is as many units as it has windows, and one before them all where its
+    language has to be heard out.
+    """
 
     stage = TRANSCRIBE
     task_name = "transcribe"
@@ -53,7 +66,9 @@ class TranscribeWork:
         return open_job(self._parts.store, ticket, self._parts.settings.language)
 
     def units(self, opened: OpenJob) -> list[int]:
-        """Windows nobody has heard yet."""
+        """Windows nobody has heard yet; first of all their language."""
+        if opened.language is None and opened.remaining:
+            return [LANGUAGE]
         return [window.index for window in opened.remaining]
 
     def bucket_left(self, opened: OpenJob) -> int:
@@ -62,12 +77,22 @@ class TranscribeWork:
 
     async def run(self, opened: OpenJob, unit: int) -> None:
         """Read, hear, save one window."""
+        if unit == LANGUAGE:
+            await self._detect(opened)
+            return
+        assert opened.language is not None
         window = opened.plan.windows[unit]
         heard = opened.unsaved.get(unit)
         if heard is None:
             pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, window)
-            heard = opened.unsaved[unit] = await hear(self._engine, pcm, opened.language)
+            ready = await self._engine.prepare(pcm, language=opened.language, task=opened.task)
+            heard = opened.unsaved[unit] = await hear(self._engine, ready)
         await asyncio.to_thread(save, self._parts.store, opened, window, heard)
+
+    async def _detect(self, opened: OpenJob) -> None:
+        pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, opened.richest)
+        language = await detect_language(self._engine, pcm, opened)
+        await asyncio.to_thread(keep_language, self._parts.store, opened, language)
 
     def finish(self, opened: OpenJob) -> str:
         """Merge and commit."""

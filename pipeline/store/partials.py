@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, literal, select, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from pipeline.errors import LeaseLost
@@ -23,8 +23,7 @@ def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]
 
     Saving the same window twice keeps the first. Raises `LeaseLost` when the fence does not hold.
     """
-    job_id = UUID(ticket.job_id)
-    fence = (jobs.c.id == job_id) & (jobs.c.attempt == ticket.attempt) & jobs.c.state.in_(_FENCED)
+    fence = _fence(ticket)
     # One statement: the lock keeps a cancellation or a newer grant from slipping in, and lasts no
     # longer than a commit, whatever becomes of this process.
     held = select(jobs.c.id).where(fence).with_for_update().cte("held")
@@ -51,6 +50,21 @@ def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]
     )
     if c.execute(counted).first() is None:
         raise LeaseLost
+
+
+def keep_language(c: Connection, ticket: Ticket, language: str) -> None:
+    """Keep the language that was heard out. Raises `LeaseLost` when the fence does not hold."""
+    kept = update(jobs).where(_fence(ticket)).values(detected_language=language)
+    if c.execute(kept.returning(jobs.c.id)).first() is None:
+        raise LeaseLost
+
+
+def _fence(ticket: Ticket) -> ColumnElement[bool]:
+    return and_(
+        jobs.c.id == UUID(ticket.job_id),
+        jobs.c.attempt == ticket.attempt,
+        jobs.c.state.in_(_FENCED),
+    )
 
 
 def saved_windows(c: Connection, ticket: Ticket) -> dict[int, dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from pipeline.engine import Heard
+from pipeline.engine import Heard, Prepared
 from pipeline.errors import EngineDead
 from pipeline.job import TRANSCRIBE, JobView, State
 from pipeline.parts import Parts
@@ -197,10 +197,10 @@ class CountingEngine(EchoEngine):
     def serving(self) -> int:
         return self._serving
 
-    async def transcribe(self, pcm: bytes, **kwargs: Any) -> Heard:
-        if pcm == self.deadly:
+    async def transcribe(self, window: Prepared, **kwargs: Any) -> Heard:
+        if window.pcm == self.deadly:
             self.kill()
-        heard = await super().transcribe(pcm, **kwargs)
+        heard = await super().transcribe(window, **kwargs)
         self.answered += 1
         return heard
 
