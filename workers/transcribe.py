@@ -49,8 +49,9 @@ class TranscribeWork:
         await self._engine.start()
 
     async def recover(self) -> None:
-        """A dead engine is put away and started anew, in this same process."""
-        await self._engine.stop()
+        """A dead engine is started anew in this same process, one that hangs is ended first."""
+        if self._engine.alive():
+            await self._engine.stop()
         await self._engine.start()
 
     async def stop(self) -> None:

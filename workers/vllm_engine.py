@@ -7,6 +7,7 @@ be importable, and a process that may not have children (a Celery prefork child)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import math
@@ -23,6 +24,7 @@ from pipeline.engine import Heard, Prepared
 from pipeline.errors import BadRequest, EngineDead, WindowRefused
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.weights import weights_hash
+from workers import fork_server
 from workers.in_flight import InFlight, window_length_s
 from workers.utterances import read_utterances
 from workers.vllm_environment import cpu_dtype, on_gpu, prepare_environment
@@ -108,8 +110,9 @@ class VllmEngine:
         """
         if self.alive():
             return
-        await self.stop()
-        self._keeper = ThreadPoolExecutor(1, thread_name_prefix="vllm-keeper")
+        await self._put_away()
+        if self._keeper is None:
+            self._keeper = ThreadPoolExecutor(1, thread_name_prefix="vllm-keeper")
         # Imported in a job of its own: vLLM keeps an exception of its import, which keeps all
         # frames it passed, and one of `_build`'s would keep the engine for ever.
         self._keeper.submit(self._import)
@@ -130,6 +133,8 @@ class VllmEngine:
     def _import(self) -> None:
         """Set vLLM's environment and import it; runs on the keeper's thread."""
         prepare_environment(model=self._model, threads=self._threads)
+        if not self._on_gpu:
+            fork_server.start()
         import vllm.v1.engine.async_llm  # noqa: F401
 
     def _build(self) -> AsyncLLM:
@@ -138,7 +143,9 @@ class VllmEngine:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         # The engine's loop tasks are started by the first window, which is the warm-up.
-        engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._engine_args()))
+        starting = contextlib.nullcontext() if self._on_gpu else fork_server.in_use()
+        with starting:
+            engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._engine_args()))
         self._weights_hash = self._hash_weights(engine)
         return engine
 
@@ -304,10 +311,18 @@ class VllmEngine:
 
     async def stop(self) -> None:
         """See `SpeechEngine`. Windows in flight end with `EngineDead`; takes about 2 s."""
+        await self._put_away()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await asyncio.get_running_loop().run_in_executor(keeper, fork_server.stop)
+            keeper.shutdown(wait=False)
+
+    async def _put_away(self) -> None:
+        """End EngineCore, dead or alive; the fork server stays and makes the next start short."""
         if self._windows is not None:
             self._windows.die("The engine was stopped.")
         building, self._building, self._engine = self._building, None, None
-        keeper, self._keeper = self._keeper, None
+        keeper = self._keeper
         if building is None or keeper is None:
             return
         loop = asyncio.get_running_loop()
@@ -323,5 +338,3 @@ class VllmEngine:
             multiprocessing.active_children()  # collects the ended child, which vLLM does not
         except Exception:
             pass  # it never came up, or is half dead already: nothing of it is left to end
-        finally:
-            keeper.shutdown(wait=False)
