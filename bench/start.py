@@ -1,10 +1,10 @@
 """From nothing to the first words, and what it holds: python -m bench.start [MODEL ...]
 
-Prints one line of JSON a model: {"model", "engine_s", "first_text_s", "first_text_cpu_s", "rest_mb",
-"work_mb"}. The times count from the start of a fresh process; `first_text_cpu_s` are CPU seconds of
-all its processes, which a busy neighbour does not stretch. Memory is told for each of its processes as resident
-and as proportional (pages shared among them divided), at rest and at its highest with every slot
-taken. Byte code of vLLM has to be there, as `make setup` leaves it.
+Prints one line of JSON a model: {"model", "engine_s", "first_text_s", "first_text_cpu_s",
+"rest_mb", "work_mb"}. The times count from the start of a fresh process; `first_text_cpu_s` are CPU
+seconds of all its processes, which a busy neighbour does not stretch. Memory is told for each
+process as resident and as proportional (pages shared among them divided), at rest and at its
+highest with every slot taken. Byte code of vLLM has to be there, as `make setup` leaves it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def memory_at_work(engine: VllmEngine, window: bytes) -> dict[str, dict[st
 
 
 def family() -> list[psutil.Process]:
-    """This process and all it started."""
+    """The process that runs this, and all it started."""
     return [psutil.Process(), *psutil.Process().children(recursive=True)]
 
 

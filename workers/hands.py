@@ -6,6 +6,7 @@ Whatever goes wrong with one job ends here with that job and nothing else.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -45,6 +46,7 @@ class Hands:
         self._work, self._endings = work, endings
         self._make_request, self._wake = make_request, wake
         self._background: set[asyncio.Task[Any]] = set()
+        self._numbers = itertools.count()
         self.held: dict[str, Held] = {}
         self.suspects = Suspects()
         self.engine_dead = False
@@ -66,7 +68,7 @@ class Hands:
         if old := self.held.get(ticket.job_id):
             # it was lost while this process stood still, and came back before anyone said so
             await self._end(old, self._endings.lose(old))
-        held = Held(ticket, token, self._make_request(ticket))
+        held = Held(ticket, token, self._make_request(ticket), number=next(self._numbers))
         self.held[ticket.job_id] = held
         self._endings.begin(held)
         return held
@@ -88,13 +90,21 @@ class Hands:
 
     def start_unit(self, held: Held, unit: int) -> None:
         """Run a unit that waits no longer."""
-        held.starved_since_s = None
+        self._note_passed_over(held)
         if not self.in_flight:
             self.moved_s = time.monotonic()
         self.in_flight += 1
         task = held.running[unit] = self.spawn(self._run_unit(held, unit))
         # not in the coroutine: one that is cancelled before its first step runs no line of it
         task.add_done_callback(lambda _: self._unit_ended(held, unit))
+
+    def _note_passed_over(self, served: Held) -> None:
+        """A job starves when one that was taken later got a slot, not when no slot was free."""
+        served.starved_since_s = None
+        for held in self.held.values():
+            idle = held.waiting and not held.running and held.starved_since_s is None
+            if idle and held.number < served.number:
+                held.starved_since_s = time.monotonic()
 
     async def _run_unit(self, held: Held, unit: int) -> None:
         try:
@@ -161,6 +171,7 @@ class Hands:
         if held.ended:
             return
         held.ended = True
+        self._work.let_go(held.opened)
         while True:
             try:
                 result = await asyncio.to_thread(self._work.finish, held.opened)
@@ -197,11 +208,16 @@ class Hands:
             self.suspects.drop(held.job_id)
         for task in held.running.values():
             task.cancel()
+        if held.opened is not None:
+            self._work.let_go(held.opened)
         await asyncio.to_thread(ending)
         self._wake()
 
     async def give_back(self, held: Held, why: str) -> None:
         """It waits again, with what is left of it."""
+        held.ended = True
+        if held.opened is not None:
+            await self._work.settle(held.opened)
         bucket = self._work.bucket_left(held.opened) if held.opened else held.ticket.bucket
         await self._end(held, self._endings.give_back(held, bucket, why))
 

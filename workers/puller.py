@@ -67,7 +67,8 @@ class Puller:
     def facts(self) -> dict[str, Any]:
         """What `celery inspect stats` shows of it."""
         in_flight = self._hands.in_flight if self._hands else 0
-        return {"queue": self._queue.name, "slots": self._work.slots, "in_flight": in_flight}
+        counts = {"queue": self._queue.name, "slots": self._work.slots, "in_flight": in_flight}
+        return counts | self._work.facts()
 
     def _main(self) -> None:
         try:
@@ -94,6 +95,7 @@ class Puller:
         )
         wake = asyncio.Event()
         self._hands = hands = Hands(self._work, endings, make_request=self._request, wake=wake.set)
+        self._work.on_lost = hands.lose
         claims = Claims(self._work, self._queue, store, self._hostname)
         self._pulling = PullLoop(
             self._work,

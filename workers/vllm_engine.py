@@ -245,6 +245,10 @@ class VllmEngine:
             )
         except ValueError as error:
             raise WindowRefused(f"The speech engine refused the window: {error!r}.") from error
+        except RuntimeError as error:
+            if self._engine is engine:
+                raise
+            raise EngineDead("The speech engine was put away.") from error  # and its threads
         return rendered
 
     async def _decode(self, request: Any, temperature: float) -> CompletionOutput:

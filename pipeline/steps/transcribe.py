@@ -7,6 +7,7 @@ first, once a recording, on the window with most speech.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
@@ -19,13 +20,14 @@ from pipeline.logs import log
 from pipeline.recording import SAMPLE_BYTES, Plan, Window
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import partials
+from pipeline.store.partials import HeardWindow
 from pipeline.store.session import transaction
 
 RETRY_TEMPERATURES = (0.4, 0.8)
 """Tried in turn when a window loops or runs out of room: greedy decoding is stuck, so sample."""
 
 
-@dataclass
+@dataclass(eq=False)
 class OpenJob:
     """A granted job in a worker's hands."""
 
@@ -35,9 +37,7 @@ class OpenJob:
     language: str | None
     """As asked for or heard out; None until then."""
     heard: dict[int, Heard] = field(default_factory=dict)
-    """By window index: read from Postgres at opening, then as windows are saved."""
-    unsaved: dict[int, Heard] = field(default_factory=dict)
-    """Heard, but Postgres did not answer: not to be heard again."""
+    """By window index: read from Postgres at opening, then as windows are heard."""
 
     @property
     def task(self) -> str:
@@ -120,12 +120,14 @@ async def hear(engine: SpeechEngine, window: Prepared) -> Heard:
     return answer
 
 
-def save(store: Engine, job: OpenJob, window: Window, heard: Heard) -> None:
-    """Keep a window, if the job is still ours. Raises `LeaseLost`, `PartDown`."""
+def save(store: Engine, windows: Sequence[tuple[OpenJob, int]]) -> set[str]:
+    """Keep these windows, by index, in one transaction.
+
+    Returns the jobs that are not ours any more: nothing of them was written. Raises `PartDown`.
+    """
+    rows = [HeardWindow(job.ticket, at, job.heard[at].to_json()) for job, at in windows]
     with transaction(store) as c:
-        partials.save_window(c, job.ticket, window.index, heard.to_json())
-    job.heard[window.index] = heard
-    job.unsaved.pop(window.index, None)
+        return partials.save_windows(c, rows)
 
 
 def _trust(heard: Heard) -> tuple[bool, float]:

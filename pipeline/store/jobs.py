@@ -161,6 +161,7 @@ def keep_transcript(
     values: dict[str, Any] = {
         "state": State.COMPLETED.value,
         "completed_at": now,
+        "first_text_at": func.coalesce(jobs.c.first_text_at, now if transcript.text else None),
         "no_speech": transcript.no_speech,
         "index_pending": False,
     }

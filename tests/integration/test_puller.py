@@ -103,7 +103,8 @@ def test_flushall_loses_nothing_and_stops_no_running_work(parts: Parts) -> None:
     set_to(parts, lease_s=3.0, renew_s=1.0)
     ids = [surveyed_job(parts) for _ in range(54)]
     with pulling(parts, EchoEngine(slots=4, fixed_s=3.0, per_second_s=0.0)) as puller:
-        eventually(lambda: states(parts).get(State.RUNNING) == 4)
+        # four in the slots and two made ready
+        eventually(lambda: states(parts).get(State.RUNNING) == 4 + puller._work.ahead)
         puller._work._engine._fixed_s = 0.05  # type: ignore[attr-defined]
         redis.flushall()
         eventually(lambda: all_completed(parts, 54), 60)
