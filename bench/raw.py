@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import psutil
@@ -31,6 +32,9 @@ class Raw:
     """What both have in common: prompts, sampling, words."""
 
     def __init__(self, model: str, folder: Path, slots: int, language: str) -> None:
+        # vLLM prints there too
+        self.out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         prepare_environment(model=model, threads=0)
         self.args = VllmEngine(model, slots=slots)._engine_args()
         self.slots, self.language = slots, language
@@ -71,18 +75,18 @@ def offline(raw: Raw) -> None:
         return [raw.text(output) for output in outputs]
 
     llm.generate([raw.request(raw.windows[0])], raw.sampling, use_tqdm=False)
-    answer(run)
+    answer(run, raw.out)
 
 
-def answer(run: Any) -> None:
+def answer(run: Any, out: TextIO) -> None:
     """Serve runs until the input ends."""
-    print("ready", flush=True)
+    print("ready", file=out, flush=True)
     for _ in sys.stdin:
         began_s, began_cpu_s = time.monotonic(), cpu_s()
         texts = run()
         seconds = time.monotonic() - began_s
         told = {"seconds": seconds, "cpu_s": cpu_s() - began_cpu_s, "texts": texts}
-        print(json.dumps(told), flush=True)
+        print(json.dumps(told), file=out, flush=True)
 
 
 def in_flight(raw: Raw) -> None:
@@ -98,7 +102,7 @@ def in_flight(raw: Raw) -> None:
         engine = runner.run(start())
         raw.prepare(engine.model_config, engine.get_tokenizer())
         runner.run(_hear(engine, raw, raw.windows[:1]))
-        answer(lambda: runner.run(_hear(engine, raw, raw.windows)))
+        answer(lambda: runner.run(_hear(engine, raw, raw.windows)), raw.out)
         engine.shutdown(timeout=2)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import Engine
 
@@ -67,10 +68,12 @@ def open_job(store: Engine, ticket: Ticket, default_language: str) -> OpenJob:
 
     Raises `RecordingMissing` when there is no plan, `PartDown` when Postgres does not answer.
     """
+    saved: dict[int, Any] = {}
     with transaction(store) as c:
         found = partials.plan_of(c, ticket.job_id)
-        saved = partials.saved_windows(c, ticket)
-        partials.count_saved(c, ticket, len(saved))
+        if ticket.tries > 1:  # at the first grant after its survey nothing of it can be saved
+            saved = partials.saved_windows(c, ticket)
+            partials.count_saved(c, ticket, len(saved))
     if found is None:
         raise RecordingMissing("The survey of this recording is gone; submit it again.")
     plan, artefact_key = found

@@ -169,7 +169,8 @@ def keep_transcript(
     if plan is not None:
         values |= {**_surveyed(plan, degraded), "windows_total": 0}
         allowed = (State.SURVEYING, State.PROBED)
-    if move(c, [ticket.job_id], allowed, values, attempt=ticket.attempt).first() is None:
+    moved = move(c, [ticket.job_id], allowed, values, attempt=ticket.attempt, returning=[jobs.c.id])
+    if moved.first() is None:
         return False
     row = {
         "job_id": UUID(ticket.job_id),
