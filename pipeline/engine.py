@@ -50,11 +50,23 @@ class Heard:
         return cls(**{**raw, "utterances": tuple(Utterance(**u) for u in raw["utterances"])})
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A window made ready for an engine, to be heard any number of times."""
+
+    pcm: bytes
+    length_s: float
+    language: str
+    features: Any = None
+    """What the engine computed of it; the engine's own affair."""
+
+
 class SpeechEngine(Protocol):
     """Turns windows of speech into words.
 
-    All coroutines run on one event loop. Up to `slots` calls of `transcribe` are in flight at
-    once; more are the caller's mistake and only wait inside.
+    All coroutines run on one event loop. Up to `slots` calls of `transcribe` and `detect_language`
+    are in flight at once; more are the caller's mistake and only wait inside. `prepare` takes no
+    slot: called ahead of time it keeps a slot from waiting for it.
     """
 
     name: str
@@ -66,12 +78,26 @@ class SpeechEngine(Protocol):
         """Load weights and warm up; may take minutes. Raises `EngineDead` when it cannot."""
         ...
 
-    async def transcribe(self, pcm: bytes, *, language: str, temperature: float = 0.0) -> Heard:
-        """Hear one window: `pcm` is mono s16le at 16 kHz, at most 30 s.
+    async def prepare(self, pcm: bytes, *, language: str, task: str = "transcribe") -> Prepared:
+        """Make one window ready: `pcm` is mono s16le at 16 kHz, at most 30 s.
 
-        `language` is an ISO 639-1 code. Cancelling the call frees its slot. Raises `EngineDead`
-        when the engine died under it (run the window again elsewhere), `WindowRefused` when this
-        window alone cannot be heard.
+        `language` is an ISO 639-1 code, the one that is spoken; `task` one of `job.TASKS`. Raises
+        `LanguageUnknown` when the model knows no such language, else as `transcribe`.
+        """
+        ...
+
+    async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
+        """Hear one window. Cancelling the call frees its slot.
+
+        Raises `EngineDead` when the engine died under it (run the window again elsewhere),
+        `WindowRefused` when this window alone cannot be heard.
+        """
+        ...
+
+    async def detect_language(self, pcm: bytes) -> tuple[str, float]:
+        """The language spoken in a window, and its probability among all languages, 0..1.
+
+        A model that hears one language answers at once. Raises as `transcribe`.
         """
         ...
 

@@ -14,6 +14,7 @@
      |   +- ParserCrashed
      +- JobFailed                  the job ended without a transcript though the file may be sound
      |   +- EngineCrashedOnJob
+     |   +- LanguageUnknown
      |   +- RecordingMissing
      |   +- FetchFailed
      |   |   +- FetchInterrupted   it may go better later
@@ -125,6 +126,12 @@ class EngineCrashedOnJob(JobFailed):
     """The speech engine died each time it heard this recording, alone, so it was set aside."""
 
     code = "engine_crashed"
+
+
+class LanguageUnknown(JobFailed):
+    """The model does not know the language that was asked for."""
+
+    code = "language_unknown"
 
 
 class RecordingMissing(JobFailed):

@@ -97,8 +97,8 @@ class Settings(BaseModel):
     model: str = Field(
         "tiny.en",
         min_length=1,
-        description="`tiny.en` (packaged weights), a folder, or a Hugging Face id such as "
-        "openai/whisper-large-v3 (unit: name)",
+        description="`tiny.en` (English) or `base` (99 languages), packaged weights; a folder; or "
+        "a Hugging Face id such as openai/whisper-large-v3 (unit: name)",
     )
     language: str = Field(
         "en",

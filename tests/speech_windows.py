@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+from pipeline.engine import Heard, SpeechEngine
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.pack import survey
 from pipeline.recording import Plan
@@ -34,3 +36,8 @@ def speech_windows(count: int) -> dict[str, bytes]:
         plan, packed = surveyed(RECORDINGS / name)
         windows[name] = packed[: plan.windows[0].sample_count * 2]
     return windows
+
+
+async def hear(engine: SpeechEngine, pcm: bytes, language: str = "en", **asked: Any) -> Heard:
+    """A window through an engine: made ready, then heard."""
+    return await engine.transcribe(await engine.prepare(pcm, language=language, **asked))

@@ -8,8 +8,9 @@ ends. Whoever starts such a child must do so from a thread that lives as long as
 here does anything.
 
 A weakness: vLLM calls `arm` only when EngineCore has imported everything and greeted its parent,
-some ten seconds after it was spawned. A parent killed before that leaves it waiting for the
-greeting: it holds 0.5 GB of memory, no accelerator, and gives up after five minutes.
+a moment after it was forked (`fork_server`), some ten seconds after it was spawned. A parent killed
+before that leaves it waiting for the greeting: it holds 0.5 GB of memory, no accelerator, and gives
+up after five minutes.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ def arm() -> None:
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid is None:
         return
-    if os.environ.get(OWNER_VARIABLE) == str(parent.pid):
-        die_after(parent.pid, signal.SIGKILL)
+    # The kernel's parent: a fork server's child is started for another process than the one that
+    # forks it, and dies with the latter.
+    if os.environ.get(OWNER_VARIABLE) == str(os.getppid()):
+        die_after(os.getppid(), signal.SIGKILL)
         own_engines()

@@ -6,6 +6,7 @@ Whatever goes wrong with one job ends here with that job and nothing else.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -46,6 +47,7 @@ class Hands:
         self._work, self._endings = work, endings
         self._make_request, self._wake = make_request, wake
         self._background: set[asyncio.Task[Any]] = set()
+        self._numbers = itertools.count()
         self.held: dict[str, Held] = {}
         self.suspects = Suspects()
         self.speedometer = Speedometer(work.slots)
@@ -68,7 +70,7 @@ class Hands:
         if old := self.held.get(ticket.job_id):
             # it was lost while this process stood still, and came back before anyone said so
             await self._end(old, self._endings.lose(old))
-        held = Held(ticket, token, self._make_request(ticket))
+        held = Held(ticket, token, self._make_request(ticket), number=next(self._numbers))
         self.held[ticket.job_id] = held
         self._endings.begin(held)
         return held
@@ -84,15 +86,13 @@ class Hands:
             log().exception("open_error", job_id=held.job_id)
             await self._end(held, self._endings.fail(held, UnexpectedError()))
         else:
-            held.waiting.extend(self._work.units(held.opened))
-            if not held.waiting:  # all was done before, only the end was missing
-                self.spawn(self._finish(held))
+            self._go_on(held)
 
     # -- work -------------------------------------------------------------------------------
 
     def start_unit(self, held: Held, unit: int) -> None:
         """Run a unit that waits no longer."""
-        held.starved_since_s = None
+        self._note_passed_over(held)
         if not self.in_flight:
             self.moved_s = time.monotonic()
         self.in_flight += 1
@@ -100,6 +100,14 @@ class Hands:
         task = held.running[unit] = self.spawn(self._run_unit(held, unit, since_s))
         # not in the coroutine: one that is cancelled before its first step runs no line of it
         task.add_done_callback(lambda _: self._unit_ended(held, unit))
+
+    def _note_passed_over(self, served: Held) -> None:
+        """A job starves when one that was taken later got a slot, not when no slot was free."""
+        served.starved_since_s = None
+        for held in self.held.values():
+            idle = held.waiting and not held.running and held.starved_since_s is None
+            if idle and held.number < served.number:
+                held.starved_since_s = time.monotonic()
 
     async def _run_unit(self, held: Held, unit: int, since_s: float) -> None:
         try:
@@ -130,10 +138,18 @@ class Hands:
         self.in_flight -= 1
         self.speedometer.end()
         held.running.pop(unit, None)
-        # an end that the unit itself asked for was asked for earlier and comes first
         if not held.running and not held.waiting and not held.ended:
-            self.spawn(self._finish(held))
+            self._go_on(held)
         self._wake()
+
+    def _go_on(self, held: Held) -> None:
+        """Nothing of the job runs or waits: what may be begun next, or its end.
+
+        An end that a unit itself asked for was asked for earlier and comes first.
+        """
+        held.waiting.extend(self._work.units(held.opened))
+        if not held.waiting:
+            self.spawn(self._finish(held))
 
     async def empty_engine(self, patience_s: float) -> None:
         """After `patience_s` no unit runs: those that did not notice the death are suspects too."""
@@ -161,6 +177,7 @@ class Hands:
         if held.ended:
             return
         held.ended = True
+        self._work.let_go(held.opened)
         while True:
             try:
                 result = await asyncio.to_thread(self._work.finish, held.opened)
@@ -197,11 +214,16 @@ class Hands:
             self.suspects.drop(held.job_id)
         for task in held.running.values():
             task.cancel()
+        if held.opened is not None:
+            self._work.let_go(held.opened)
         await asyncio.to_thread(ending)
         self._wake()
 
     async def give_back(self, held: Held, why: str) -> None:
         """It waits again, with what is left of it."""
+        held.ended = True
+        if held.opened is not None:
+            await self._work.settle(held.opened)
         bucket = self._work.bucket_left(held.opened) if held.opened else held.ticket.bucket
         await self._end(held, self._endings.give_back(held, bucket, why))
 

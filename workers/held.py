@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,6 +29,10 @@ class Work(Protocol):
     """The Celery task it appears as in Flower."""
     slots: int
     """Units worth having in flight."""
+    ahead: int
+    """Units worth having ready beside them, so that no slot waits for one."""
+    on_lost: Callable[[str], None]
+    """Set by the puller: takes the id of a job whose fence refused a write, on the loop."""
     stall_s: float
     """With units in flight and none ending for this long, the work is taken for dead."""
 
@@ -58,15 +62,29 @@ class Work(Protocol):
         ...
 
     def units(self, opened: Any) -> list[int]:
-        """What is left to do, in order."""
+        """What is left to do and may be begun now, in order. Asked again whenever all of that is
+        done; nothing more: the job is.
+        """
         ...
 
     def bucket_left(self, opened: Any) -> int:
         """Size bucket of what is left."""
         ...
 
+    def prepare(self, opened: Any, unit: int) -> None:
+        """Begin to get a unit ready that comes next; on the loop. Its errors are `run`'s."""
+        ...
+
     async def run(self, opened: Any, unit: int) -> None:
-        """Do one unit and save it."""
+        """Do one unit. It may be saved later."""
+        ...
+
+    async def settle(self, opened: Any) -> None:
+        """Before a job is given back: save what is done of it, as far as possible now."""
+        ...
+
+    def let_go(self, opened: Any) -> None:
+        """The job ends: save nothing more of it, forget what is ready; on the loop."""
         ...
 
     def unit_work(self, opened: Any, unit: int) -> float:
@@ -75,6 +93,10 @@ class Work(Protocol):
 
     def finish(self, opened: Any) -> str:
         """All units are done: commit. Returns a few words for Flower, without content."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """What `celery inspect stats` shows of it besides. Any thread."""
         ...
 
     def floor(self) -> Floor | None:
@@ -94,8 +116,11 @@ class Held:
     waiting: deque[int] = field(default_factory=deque)
     """Units nobody runs."""
     running: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    number: int = 0
+    """Counts the jobs taken by this worker."""
     starved_since_s: float | None = None
-    """Since when it has had units waiting and none running, monotonic."""
+    """Since when it has units waiting and none running, while a job taken later got a slot;
+    monotonic."""
     not_before_s: float = 0.0
     """After an outage: when to try again, monotonic."""
     ended: bool = False
@@ -111,10 +136,10 @@ class Held:
         return Waiting(self.job_id, work.bucket_left(self.opened), self.ticket.arrival_ms)
 
 
-def first(
+def in_order(
     held: Iterable[Held], work: Work, policy: Policy, now_ms: int, now_s: float
-) -> Held | None:
-    """Of the jobs in hand that have a unit to start now, the one that goes first."""
+) -> list[Held]:
+    """The jobs in hand that have a unit to start now, the one that goes first first."""
     table = pairs(policy)
     able = [h for h in held if h.waiting and not h.ended and h.not_before_s <= now_s]
-    return min(able, key=lambda h: order_key(h.place(work), table, now_ms), default=None)
+    return sorted(able, key=lambda h: order_key(h.place(work), table, now_ms))

@@ -1,8 +1,10 @@
 """Claims work for free slots and says whose unit runs next: a puller's life on one event loop.
 
 A free slot goes to the best of {jobs in hand, the queue's head}. So a newcomer that outranks what
-is in hand gets the next free slot, and a long job fills whatever is left. A job in hand that got no
-slot for a while is given back with its remaining work, so that an idle worker can take it.
+is in hand gets the next free slot, and a long job fills whatever is left. A few units more than
+there are slots are in hand and made ready, so that a free slot waits for nothing. A job in hand
+that is passed over for a while is given back with its remaining work, so that an idle worker can
+take it.
 
 When the engine dies, the jobs that had a unit in it are suspects: their units run again one job at
 a time, so that the next death names its cause. Only a job that was alone is charged for it.
@@ -24,10 +26,13 @@ from pipeline.logs import log
 from pipeline.queue.redis_queue import Floor, RedisQueue
 from workers.claims import Claims
 from workers.hands import RETRY_S, Hands
-from workers.held import Held, Work, first
+from workers.held import Held, Work, in_order
 
 STARVED_S = 2.0
-"""A job in hand without a slot for this long is given back."""
+"""A job in hand that has no slot for this long, while later ones have, is given back."""
+
+AHEAD_TICK_S = 0.5
+"""How often a worker without a free slot asks for work to have ready."""
 
 CLAIM_PATIENCE_S = 0.25
 """How long free slots wait for a claim before the jobs in hand get them all the same."""
@@ -102,14 +107,17 @@ class PullLoop:
             return
         if self._hands.engine_dead:
             await self._recover()
-        if not self._hands.suspects:
-            await self._claim()
+        if self._hands.suspects:
+            self._start_units()
+            return
+        await self._claim()
         self._start_units()
+        self._look_ahead()
         await self._give_back_starved()
 
     async def _pause(self) -> None:
         """Until something ends, or the next tick when a slot is free."""
-        limit_s = self._tick_s if self._free_slots() else 1.0
+        limit_s = self._tick_s if self._free_slots() else AHEAD_TICK_S
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), limit_s)
         self._wake.clear()
@@ -134,16 +142,35 @@ class PullLoop:
 
         A claim that takes long goes on in the background: one at a time.
         """
-        if self._claiming is None:
-            if not self._free_slots() or not self._may_claim():
+        if not self._free_slots():
+            return
+        if not self._claim_under_way():
+            if not self._may_claim():
                 return
-            best = self._first()
-            place = best.place(self._work) if best else None
-            floor = Floor(place.bucket, place.arrival_ms) if place else None
-            self._claiming = self._hands.spawn(self._take(self._free_slots(), floor))
+            best = self._in_order()[:1]
+            floor = None
+            windows = self._free_slots() + self._work.ahead
+            if best:
+                place = best[0].place(self._work)
+                floor, windows = Floor(place.bucket, place.arrival_ms), self._free_slots()
+            self._claiming = self._hands.spawn(self._take(windows, floor))
+        assert self._claiming is not None
         await asyncio.wait({self._claiming}, timeout=CLAIM_PATIENCE_S)
-        if self._claiming.done():
+
+    def _look_ahead(self) -> None:
+        """Have the units that come next made ready, and jobs taken for more of them."""
+        ahead = [(held, unit) for held in self._in_order() for unit in held.waiting]
+        for held, unit in ahead[: self._work.ahead]:
+            self._work.prepare(held.opened, unit)
+        short = self._work.ahead - len(ahead)
+        full = self._free_slots() <= 0  # else the next turn claims, and waits for it
+        if short > 0 and full and not self._claim_under_way() and self._may_claim():
+            self._claiming = self._hands.spawn(self._take(short, None))
+
+    def _claim_under_way(self) -> bool:
+        if self._claiming is not None and self._claiming.done():
             self._claiming = None
+        return self._claiming is not None
 
     def _may_claim(self) -> bool:
         """Not while a claim or a job in hand waits out an outage: more work would only wait too,
@@ -180,13 +207,14 @@ class PullLoop:
         if suspects:
             busy = next((h.job_id for h in held.values() if h.running), None)
             return suspects.next(held, alone=busy, now_s=time.monotonic())
-        return self._first()
+        return next(iter(self._in_order()), None)
 
-    def _first(self) -> Held | None:
+    def _in_order(self) -> list[Held]:
         now_s = time.monotonic()
         read_ms, read_s = self._clock_ms
         now_ms = read_ms + int((now_s - read_s) * 1000)
-        return first(self._hands.held.values(), self._work, self._queue.policy_seen, now_ms, now_s)
+        held = self._hands.held.values()
+        return in_order(held, self._work, self._queue.policy_seen, now_ms, now_s)
 
     def _free_slots(self) -> int:
         return self._work.slots - self._hands.in_flight
@@ -198,9 +226,7 @@ class PullLoop:
         for held in list(self._hands.held.values()):
             if not (calm and held.waiting and not held.running and not held.ended):
                 held.starved_since_s = None
-            elif held.starved_since_s is None:
-                held.starved_since_s = now_s
-            elif now_s - held.starved_since_s > STARVED_S:
+            elif held.starved_since_s and now_s - held.starved_since_s > STARVED_S:
                 await self._hands.give_back(held, "no slot free")
 
     # -- the engine's death -----------------------------------------------------------------

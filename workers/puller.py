@@ -68,13 +68,9 @@ class Puller:
     def facts(self) -> dict[str, Any]:
         """What `celery inspect stats` shows of it."""
         in_flight = self._hands.in_flight if self._hands else 0
+        counts = {"queue": self._queue.name, "slots": self._work.slots, "in_flight": in_flight}
         speed = self._hands.speedometer.speed() if self._hands else None
-        return {
-            "queue": self._queue.name,
-            "slots": self._work.slots,
-            "in_flight": in_flight,
-            "speed": speed,
-        }
+        return {**counts, "speed": speed, **self._work.facts()}
 
     def _main(self) -> None:
         try:
@@ -101,6 +97,7 @@ class Puller:
         )
         wake = asyncio.Event()
         self._hands = hands = Hands(self._work, endings, make_request=self._request, wake=wake.set)
+        self._work.on_lost = hands.lose
         claims = Claims(self._work, self._queue, store, self._hostname)
         self._pulling = PullLoop(
             self._work,

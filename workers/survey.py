@@ -9,8 +9,10 @@ import asyncio
 import math
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, TRANSCRIBE, Ticket
@@ -53,7 +55,8 @@ class SurveyWork:
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._settings = parts, parts.settings
-        self.slots = parts.settings.survey_slots
+        self.slots, self.ahead = parts.settings.survey_slots, 0
+        self.on_lost: Callable[[str], None] = lambda job_id: None
         # of its own, so that long files leave the loop's threads to claims and endings
         self._threads = ThreadPoolExecutor(self.slots, thread_name_prefix="survey")
         self._prober = make_prober(parts.settings)
@@ -80,11 +83,24 @@ class SurveyWork:
 
     def units(self, opened: Surveying) -> list[int]:
         """One: the file."""
-        return [0]
+        return [] if opened.packed else [0]
 
     def bucket_left(self, opened: Surveying) -> int:
         """All of it, until it is done."""
         return opened.ticket.bucket
+
+    def prepare(self, opened: Surveying, unit: int) -> None:
+        """Nothing: a file is read while it is decoded."""
+
+    async def settle(self, opened: Surveying) -> None:
+        """Nothing is saved before the end."""
+
+    def let_go(self, opened: Surveying) -> None:
+        """Nothing is held."""
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing more."""
+        return {}
 
     async def run(self, opened: Surveying, unit: int) -> None:
         """Decode, find speech, pack."""

@@ -6,6 +6,11 @@ Windows of several jobs share the engine's slots.
 from __future__ import annotations
 
 import asyncio
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from pipeline.engine import SpeechEngine
 from pipeline.job import TRANSCRIBE, Ticket
@@ -13,15 +18,33 @@ from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.scheduling.work import predicted_work_s
 from pipeline.steps.deliver import deliver
-from pipeline.steps.transcribe import OpenJob, hear, open_job, read_window, save
+from pipeline.steps.transcribe import (
+    OpenJob,
+    detect_language,
+    hear,
+    keep_language,
+    open_job,
+    read_window,
+)
 from workers.app import app
 from workers.engines import make_engine
 from workers.held import Work
+from workers.occupied import Occupied
 from workers.pull_step import PullStep
+from workers.saver import Saver
+
+AHEAD_SHARE = 0.5
+"""Windows made ready beside those in flight, as a share of the slots: as many as come free at
+once when windows of one length that began together end together."""
+
+LANGUAGE = -1
+"""The unit that hears the language out; the windows come after it."""
 
 
 class TranscribeWork:
-    """See `Work`. A job is as many units as it has windows."""
+    """See `Work`. A job is as many units as it has windows, and one before them all where its
+    language has to be heard out.
+    """
 
     stage = TRANSCRIBE
     task_name = "transcribe"
@@ -29,16 +52,22 @@ class TranscribeWork:
     def __init__(self, parts: Parts, engine: SpeechEngine) -> None:
         self._parts, self._engine = parts, engine
         self.slots = engine.slots
+        self.ahead = math.ceil(engine.slots * AHEAD_SHARE)
         self.stall_s = parts.settings.engine_stall_s
         self.model: str | None = engine.provenance()["model"]
+        self.on_lost: Callable[[str], None] = lambda job_id: None
+        self.occupied = Occupied()
+        self._saver = Saver(parts.store, lambda job_id: self.on_lost(job_id))
+        self._ready: dict[tuple[OpenJob, int], asyncio.Task[Any]] = {}
 
     async def start(self) -> None:
         """Load the weights."""
         await self._engine.start()
 
     async def recover(self) -> None:
-        """A dead engine is put away and started anew, in this same process."""
-        await self._engine.stop()
+        """A dead engine is started anew in this same process, one that hangs is ended first."""
+        if self._engine.alive():
+            await self._engine.stop()
         await self._engine.start()
 
     async def stop(self) -> None:
@@ -54,24 +83,63 @@ class TranscribeWork:
         return open_job(self._parts.store, ticket, self._parts.settings.language)
 
     def units(self, opened: OpenJob) -> list[int]:
-        """Windows nobody has heard yet."""
+        """Windows nobody has heard yet; first of all their language."""
+        if opened.language is None and opened.remaining:
+            return [LANGUAGE]
         return [window.index for window in opened.remaining]
 
     def bucket_left(self, opened: OpenJob) -> int:
         """The size of those."""
         return opened.remaining_bucket
 
+    def prepare(self, opened: OpenJob, unit: int) -> None:
+        """Read a window and compute what the engine wants to hear."""
+        if (opened, unit) not in self._ready:
+            task = asyncio.create_task(self._get_ready(opened, unit))
+            self._ready[opened, unit] = task
+            task.add_done_callback(partial(self._forget_if_failed, (opened, unit)))
+
+    def _forget_if_failed(self, key: tuple[OpenJob, int], task: asyncio.Task[Any]) -> None:
+        """`run` then tries again: what failed under a dead engine may do well in the next one."""
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._ready.get(key) is task:
+            del self._ready[key]
+
+    async def _get_ready(self, opened: OpenJob, unit: int) -> Any:
+        window = opened.richest if unit == LANGUAGE else opened.plan.windows[unit]
+        pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, window)
+        if opened.language is None:
+            return pcm
+        return await self._engine.prepare(pcm, language=opened.language, task=opened.task)
+
     async def run(self, opened: OpenJob, unit: int) -> None:
-        """Read, hear, save one window."""
-        window = opened.plan.windows[unit]
-        heard = opened.unsaved.get(unit)
-        if heard is None:
-            pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, window)
-            heard = opened.unsaved[unit] = await hear(self._engine, pcm, opened.language)
-        await asyncio.to_thread(save, self._parts.store, opened, window, heard)
+        """Hear one window, or the language; what was heard is saved beside."""
+        self.prepare(opened, unit)
+        ready = await self._ready.pop((opened, unit))
+        with self.occupied.one_more():
+            if unit == LANGUAGE:
+                language = await detect_language(self._engine, ready, opened)
+            else:
+                opened.heard[unit] = await hear(self._engine, ready)
+        if unit == LANGUAGE:
+            await asyncio.to_thread(keep_language, self._parts.store, opened, language)
+        else:
+            self._saver.add(opened, unit)
+
+    async def settle(self, opened: OpenJob) -> None:
+        """Save what is heard."""
+        await self._saver.settle(opened)
+
+    def let_go(self, opened: OpenJob) -> None:
+        """The transcript is committed with all windows, or the job goes elsewhere."""
+        self._saver.drop(opened)
+        for key in [key for key in self._ready if key[0] is opened]:
+            self._ready.pop(key).cancel()
 
     def unit_work(self, opened: OpenJob, unit: int) -> float:
-        """Reference slot seconds of a window."""
+        """Reference slot seconds of a window; hearing a language out is none of the forecast's."""
+        if unit == LANGUAGE:
+            return 0.0
         return predicted_work_s(opened.plan.windows[unit].length_s, 1, opened.language)
 
     def finish(self, opened: OpenJob) -> str:
@@ -90,6 +158,10 @@ class TranscribeWork:
     def floor(self) -> Floor | None:
         """Only the jobs in hand."""
         return None
+
+    def facts(self) -> dict[str, Any]:
+        """Slot seconds the engine was busy, since the start and until now."""
+        return {"slot_busy_s": round(self.occupied.total_s(), 3), "at_s": time.monotonic()}
 
 
 class TranscribeStep(PullStep):

@@ -7,6 +7,7 @@ be importable, and a process that may not have children (a Celery prefork child)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import math
@@ -15,20 +16,27 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import numpy as np
 
-from pipeline.engine import Heard
+from pipeline.engine import Heard, Prepared
 from pipeline.errors import BadRequest, EngineDead, WindowRefused
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.weights import weights_hash
+from workers import fork_server
 from workers.in_flight import InFlight, window_length_s
 from workers.utterances import read_utterances
 from workers.vllm_environment import cpu_dtype, on_gpu, prepare_environment
-from workers.whisper_tokens import WhisperTokens, sampling_params
+from workers.whisper_tokens import (
+    WhisperTokens,
+    detection_params,
+    sampling_params,
+    share_of,
+)
 
 if TYPE_CHECKING:
+    from vllm import SamplingParams
     from vllm.outputs import CompletionOutput
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -48,6 +56,13 @@ POISON = 0
 """The token NaN logits decode to ("!")."""
 POISON_COUNT = 3
 """So many of it and nothing else; repetition detection ends the output there."""
+
+POISONED = "The speech engine is poisoned: it answers only '!'."
+
+
+def prompt_length(request: Any) -> int:
+    """Tokens the decoder of a rendered request is made to say first."""
+    return len(request["decoder_prompt"]["prompt_token_ids"])
 
 
 class VllmEngine:
@@ -95,8 +110,9 @@ class VllmEngine:
         """
         if self.alive():
             return
-        await self.stop()
-        self._keeper = ThreadPoolExecutor(1, thread_name_prefix="vllm-keeper")
+        await self._put_away()
+        if self._keeper is None:
+            self._keeper = ThreadPoolExecutor(1, thread_name_prefix="vllm-keeper")
         # Imported in a job of its own: vLLM keeps an exception of its import, which keeps all
         # frames it passed, and one of `_build`'s would keep the engine for ever.
         self._keeper.submit(self._import)
@@ -117,6 +133,8 @@ class VllmEngine:
     def _import(self) -> None:
         """Set vLLM's environment and import it; runs on the keeper's thread."""
         prepare_environment(model=self._model, threads=self._threads)
+        if not self._on_gpu:
+            fork_server.start()
         import vllm.v1.engine.async_llm  # noqa: F401
 
     def _build(self) -> AsyncLLM:
@@ -125,7 +143,9 @@ class VllmEngine:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         # The engine's loop tasks are started by the first window, which is the warm-up.
-        engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._engine_args()))
+        starting = contextlib.nullcontext() if self._on_gpu else fork_server.in_use()
+        with starting:
+            engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._engine_args()))
         self._weights_hash = self._hash_weights(engine)
         return engine
 
@@ -158,16 +178,23 @@ class VllmEngine:
     async def _warm_up(self) -> None:
         assert self._tokens is not None
         language = next(iter(self._tokens.languages), "en")
-        await self.transcribe(bytes(2 * SAMPLE_RATE_HZ), language=language)
+        silence = bytes(2 * SAMPLE_RATE_HZ)
+        await self.transcribe(await self.prepare(silence, language=language))
 
-    async def transcribe(self, pcm: bytes, *, language: str, temperature: float = 0.0) -> Heard:
-        """See `SpeechEngine`. A language the model does not know is a `WindowRefused`."""
+    async def prepare(self, pcm: bytes, *, language: str, task: str = "transcribe") -> Prepared:
+        """See `SpeechEngine`. What takes time is the mel spectrogram, in vLLM's own thread."""
         length_s = window_length_s(pcm)
         if self._windows is None or self._tokens is None:
             raise EngineDead("The engine was not started.")
-        prompt = self._tokens.prompt(language)
+        prompt = self._tokens.prompt(language, task)
+        return Prepared(pcm, length_s, language, await self._render(pcm, prompt))
+
+    async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
+        """See `SpeechEngine`."""
+        if self._windows is None or self._tokens is None:
+            raise EngineDead("The engine was not started.")
         began_s = time.monotonic()
-        said = await self._windows.run(self._decode(pcm, prompt, temperature))
+        said = await self._windows.run(self._decode(window.features, temperature))
         self._check_poison(said)
         tokens = list(said.token_ids)
         return Heard(
@@ -175,39 +202,73 @@ class VllmEngine:
                 tokens,
                 end_of_text=self._tokens.end,
                 first_timestamp=self._tokens.first_timestamp,
-                length_s=length_s,
+                length_s=window.length_s,
                 decode=self._decode_text,
             ),
-            language=language,
-            tokens=len(prompt) + len(tokens),
+            language=window.language,
+            tokens=prompt_length(window.features) + len(tokens),
             mean_logprob=(said.cumulative_logprob or 0.0) / max(1, len(tokens)),
             finish=cast(Literal["stop", "length", "repetition"], said.finish_reason),
             busy_s=time.monotonic() - began_s,
         )
 
-    async def _decode(self, pcm: bytes, prompt: list[int], temperature: float) -> CompletionOutput:
-        """The decoder's whole output for one window; cancelling aborts it in the engine."""
+    async def detect_language(self, pcm: bytes) -> tuple[str, float]:
+        """See `SpeechEngine`. One token on the window: an encoder pass and a step."""
+        window_length_s(pcm)
+        if self._windows is None or self._tokens is None:
+            raise EngineDead("The engine was not started.")
+        if not self._tokens.languages:
+            return "en", 1.0
+        request = await self._render(pcm, [self._tokens.start])
+        said = await self._windows.run(self._ask(request, detection_params(self._tokens)))
+        token = said.token_ids[0]
+        likely = {i: one.logprob for i, one in said.logprobs[0].items()} if said.logprobs else {}
+        if not math.isfinite(likely.get(token, math.nan)):
+            self._die_of_poison()
+        share = share_of(token, likely, self._tokens.languages.values())
+        return self._tokens.language_of(token), share
+
+    async def _render(self, pcm: bytes, prompt: list[int]) -> Any:
+        """The window and the decoder's first tokens as vLLM takes them."""
         from vllm.renderers.inputs.preprocess import parse_model_prompt
+
+        engine = self._engine
+        if engine is None:
+            raise EngineDead("The engine was not started.")
+        # From integers, so always finite: one NaN would poison the cache for later windows too.
+        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0
+        audio = {"prompt": "", "multi_modal_data": {"audio": (samples, SAMPLE_RATE_HZ)}}
+        request = {"encoder_prompt": audio, "decoder_prompt": {"prompt_token_ids": prompt}}
+        try:
+            (rendered,) = await engine.renderer.render_cmpl_async(
+                [parse_model_prompt(engine.model_config, request)]
+            )
+        except ValueError as error:
+            raise WindowRefused(f"The speech engine refused the window: {error!r}.") from error
+        except RuntimeError as error:
+            if self._engine is engine:
+                raise
+            raise EngineDead("The speech engine was put away.") from error  # and its threads
+        return rendered
+
+    async def _decode(self, request: Any, temperature: float) -> CompletionOutput:
+        """The decoder's whole output for one window."""
+        assert self._engine is not None
+        assert self._tokens is not None
+        room = self._engine.model_config.max_model_len - prompt_length(request)
+        sampling = sampling_params(self._tokens, temperature=temperature, max_tokens=room)
+        return await self._ask(request, sampling)
+
+    async def _ask(self, request: Any, sampling: SamplingParams) -> CompletionOutput:
+        """What the decoder says to a rendered request; cancelling aborts it in the engine."""
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         engine = self._engine
         assert engine is not None
         assert self._windows is not None
-        assert self._tokens is not None
-        # From integers, so always finite: one NaN would poison the cache for later windows too.
-        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0
-        audio = {"prompt": "", "multi_modal_data": {"audio": (samples, SAMPLE_RATE_HZ)}}
-        request = {"encoder_prompt": audio, "decoder_prompt": {"prompt_token_ids": prompt}}
         said = None
         try:
-            # Rendered first: mel extraction then runs in vLLM's thread and not on this loop.
-            (rendered,) = await engine.renderer.render_cmpl_async(
-                [parse_model_prompt(engine.model_config, request)]
-            )
-            room = engine.model_config.max_model_len - len(prompt)
-            sampling = sampling_params(self._tokens, temperature=temperature, max_tokens=room)
-            name = f"window-{next(self._numbers)}"
-            async for output in engine.generate(rendered, sampling, name):
+            async for output in engine.generate(request, sampling, f"window-{next(self._numbers)}"):
                 said = output.outputs[0]
         except EngineDeadError as error:
             self._windows.die("The speech engine died under a window.")
@@ -227,9 +288,12 @@ class VllmEngine:
         ids = set(said.token_ids)
         poisoned = ids == {POISON} and len(said.token_ids) >= POISON_COUNT
         if poisoned or not math.isfinite(said.cumulative_logprob or 0.0):
-            assert self._windows is not None
-            self._windows.die("The speech engine is poisoned: it answers only '!'.")
-            raise EngineDead("The speech engine is poisoned: it answers only '!'.")
+            self._die_of_poison()
+
+    def _die_of_poison(self) -> NoReturn:
+        assert self._windows is not None
+        self._windows.die(POISONED)
+        raise EngineDead(POISONED)
 
     def alive(self) -> bool:
         """See `SpeechEngine`."""
@@ -251,10 +315,18 @@ class VllmEngine:
 
     async def stop(self) -> None:
         """See `SpeechEngine`. Windows in flight end with `EngineDead`; takes about 2 s."""
+        await self._put_away()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await asyncio.get_running_loop().run_in_executor(keeper, fork_server.stop)
+            keeper.shutdown(wait=False)
+
+    async def _put_away(self) -> None:
+        """End EngineCore, dead or alive; the fork server stays and makes the next start short."""
         if self._windows is not None:
             self._windows.die("The engine was stopped.")
         building, self._building, self._engine = self._building, None, None
-        keeper, self._keeper = self._keeper, None
+        keeper = self._keeper
         if building is None or keeper is None:
             return
         loop = asyncio.get_running_loop()
@@ -270,5 +342,3 @@ class VllmEngine:
             multiprocessing.active_children()  # collects the ended child, which vLLM does not
         except Exception:
             pass  # it never came up, or is half dead already: nothing of it is left to end
-        finally:
-            keeper.shutdown(wait=False)

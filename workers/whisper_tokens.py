@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import EngineDead, WindowRefused
+from pipeline.errors import EngineDead, LanguageUnknown
+from pipeline.job import TASKS
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -25,8 +27,8 @@ class WhisperTokens:
     """`<|endoftext|>`; every lower id is text."""
     first_timestamp: int
     """`<|0.00|>`; each next id is 0.02 s later."""
-    transcribe: int | None
-    """`<|transcribe|>`; None in a model that hears English only."""
+    tasks: Mapping[str, int]
+    """`transcribe` and `translate` -> token; empty in a model that hears English only."""
     languages: Mapping[str, int]
     """ISO 639-1 code -> token; empty in a model that hears English only."""
     suppressed: frozenset[int]
@@ -47,26 +49,31 @@ class WhisperTokens:
                 start=int(config.decoder_start_token_id),
                 end=int(config.eos_token_id),
                 first_timestamp=no_timestamps + 1,
-                transcribe=int(generation["task_to_id"]["transcribe"]) if languages else None,
+                tasks={t: int(generation["task_to_id"][t]) for t in TASKS} if languages else {},
                 languages=languages,
                 suppressed=frozenset(generation.get("suppress_tokens") or ()) | {no_timestamps},
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise EngineDead(f"The model is not a Whisper model: {error!r}.") from error
 
-    def prompt(self, language: str) -> list[int]:
+    def prompt(self, language: str, task: str = "transcribe") -> list[int]:
         """What the decoder is made to say first; it ends in `<|0.00|>`.
 
-        With a forced first time none of 21 windows ended early; without it, four did.
-        `language` is an ISO 639-1 code; raises `WindowRefused` when the model does not know it.
+        With a forced first time none of 21 windows ended early; without it, four did. `language`
+        is an ISO 639-1 code; raises `LanguageUnknown` when the model does not know it. In a model
+        that hears English only every `task` is the same: its words are in English already.
         """
-        if not self.languages or self.transcribe is None:
+        if not self.languages:
             if language != "en":
-                raise WindowRefused(f"This model hears English only, not {language!r}.")
+                raise LanguageUnknown(f"This model hears English only, not {language!r}.")
             return [self.start, self.first_timestamp]
         if language not in self.languages:
-            raise WindowRefused(f"This model does not know the language {language!r}.")
-        return [self.start, self.languages[language], self.transcribe, self.first_timestamp]
+            raise LanguageUnknown(f"This model does not know the language {language!r}.")
+        return [self.start, self.languages[language], self.tasks[task], self.first_timestamp]
+
+    def language_of(self, token: int) -> str:
+        """The language a token stands for. Raises `KeyError` for any other token."""
+        return {i: code for code, i in self.languages.items()}[token]
 
     def logit_bias(self) -> dict[int, float]:
         """The suppressed tokens as vLLM's sampling takes them."""
@@ -94,3 +101,33 @@ def sampling_params(
         detokenize=False,  # a packaged tokenizer lacks the timestamps; text is decoded by us
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
+
+
+LANGUAGE_CANDIDATES = 20
+"""Likeliest first tokens looked at for a language: beyond them nothing adds up to anything."""
+
+
+def detection_params(tokens: WhisperTokens) -> SamplingParams:
+    """How vLLM is to say the language of a window: one token, one of the languages."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        temperature=0.0,
+        max_tokens=1,
+        allowed_token_ids=sorted(tokens.languages.values()),
+        logprobs=LANGUAGE_CANDIDATES,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def share_of(token: int, logprobs: Mapping[int, float], languages: Collection[int]) -> float:
+    """Probability of a language's `token` among all `languages`, from the likeliest tokens'
+    natural `logprobs`, which vLLM takes before it forbids what is no language.
+
+    >>> round(share_of(1, {1: -1.0, 2: -2.0, 9: -0.1}, {1, 2, 3}), 3)      # e^-1 / (e^-1 + e^-2)
+    0.731
+    """
+    weights = {i: math.exp(logprob) for i, logprob in logprobs.items() if i in languages}
+    return weights.get(token, 0.0) / (sum(weights.values()) or 1.0)

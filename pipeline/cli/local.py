@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from dataclasses import asdict
@@ -11,12 +12,15 @@ from typing import Annotated
 import typer
 
 from pipeline.cli import show
+from pipeline.errors import BadRequest
 from pipeline.settings import read_settings
 from pipeline.weights import import_packaged
 
 app = typer.Typer()
 models = typer.Typer(help="Models on this machine.", no_args_is_help=True)
 app.add_typer(models, name="model")
+benches = typer.Typer(help="Measurements, each on parts of its own.", no_args_is_help=True)
+app.add_typer(benches, name="bench")
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there")]
 
@@ -59,6 +63,16 @@ def import_model(
         show.print_json({"model": name, "folder": str(folder)})
     else:
         print(folder)
+
+
+@benches.command(
+    "pipeline", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def bench_pipeline(context: typer.Context) -> None:
+    """Measure the whole line against vLLM's bare engine on the same windows; see --help."""
+    if importlib.util.find_spec("bench") is None:
+        raise BadRequest("The measurements are in the source tree: run this from a checkout.")
+    os.execv(sys.executable, [sys.executable, "-m", "bench.pipeline", *context.args])
 
 
 @app.command()

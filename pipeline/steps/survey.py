@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from pipeline.errors import LeaseLost
 from pipeline.intake.prober import Prober
 from pipeline.intake.storage import Storage
-from pipeline.job import Ticket
+from pipeline.job import AUTO, Ticket
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.recording import Plan, SurveyReport, Transcript
 from pipeline.scheduling.policies import Waiting
@@ -28,6 +28,9 @@ from pipeline.store.session import transaction
 
 CHUNK_BYTES = 1 << 20
 """Packed speech goes to storage in pieces of this size."""
+
+UNDETERMINED = "und"
+"""ISO 639's word for the language of a recording in which nobody speaks."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def _complete_silent(
     silent = Transcript(
         job_id=ticket.job_id,
         text="",
-        language=language,
+        language=language if language != AUTO else UNDETERMINED,
         duration_s=plan.duration_s,
         segments=(),
         no_speech=True,

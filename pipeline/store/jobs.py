@@ -189,6 +189,7 @@ def keep_transcript(
     values: dict[str, Any] = {
         "state": State.COMPLETED.value,
         "completed_at": now,
+        "first_text_at": func.coalesce(jobs.c.first_text_at, now if transcript.text else None),
         "no_speech": transcript.no_speech,
         "index_pending": False,
     }
@@ -196,7 +197,8 @@ def keep_transcript(
     if plan is not None:
         values |= {**_surveyed(plan, degraded), "windows_total": 0}
         allowed = (State.SURVEYING, State.PROBED)
-    if move(c, [ticket.job_id], allowed, values, attempt=ticket.attempt).first() is None:
+    moved = move(c, [ticket.job_id], allowed, values, attempt=ticket.attempt, returning=[jobs.c.id])
+    if moved.first() is None:
         return False
     row = {
         "job_id": UUID(ticket.job_id),

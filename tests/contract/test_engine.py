@@ -23,6 +23,7 @@ from pipeline.engine import Heard, SpeechEngine
 from pipeline.errors import EngineDead, WindowRefused
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.weights import find_model
+from tests.speech_windows import hear
 from workers.echo_engine import EchoEngine
 from workers.vllm_engine import VllmEngine
 
@@ -53,7 +54,7 @@ class Subject:
             await asyncio.sleep(0.005)
 
     def hear(self, pcm: bytes) -> Heard:
-        heard: Heard = self.run(self.engine.transcribe(pcm, language="en"))
+        heard: Heard = self.run(hear(self.engine, pcm))
         return heard
 
 
@@ -124,6 +125,21 @@ def test_a_window_comes_back_as_words_inside_its_own_time(subject: Subject) -> N
     assert all(u.text == u.text.strip() != "" for u in heard.utterances)
 
 
+def test_a_window_made_ready_once_can_be_heard_again(subject: Subject) -> None:
+    async def twice() -> list[Heard]:
+        window = await subject.engine.prepare(noise(2), language="en")
+        return [await subject.engine.transcribe(window) for _ in range(2)]
+
+    first, second = subject.run(twice())
+    assert (first.utterances, first.tokens) == (second.utterances, second.tokens)
+
+
+def test_a_model_of_one_language_needs_no_window_to_name_it(subject: Subject) -> None:
+    assert subject.run(subject.engine.detect_language(noise(1))) == ("en", 1.0)
+    with pytest.raises(WindowRefused):
+        subject.run(subject.engine.detect_language(b""))
+
+
 def test_the_same_window_gives_the_same_words(subject: Subject) -> None:
     first, second = subject.hear(noise(2)), subject.hear(noise(2))
     assert (first.utterances, first.tokens) == (second.utterances, second.tokens)
@@ -140,14 +156,12 @@ def test_windows_in_the_slots_run_side_by_side(subject: Subject) -> None:
     async def one_by_one() -> float:
         began = time.monotonic()
         for _ in range(SLOTS):
-            await subject.engine.transcribe(noise(5), language="en")
+            await hear(subject.engine, noise(5))
         return time.monotonic() - began
 
     async def together() -> float:
         began = time.monotonic()
-        await asyncio.gather(
-            *(subject.engine.transcribe(noise(5), language="en") for _ in range(SLOTS))
-        )
+        await asyncio.gather(*(hear(subject.engine, noise(5)) for _ in range(SLOTS)))
         return time.monotonic() - began
 
     # A busy neighbour may spoil one measurement, not all of three.
@@ -157,9 +171,7 @@ def test_windows_in_the_slots_run_side_by_side(subject: Subject) -> None:
 def test_more_windows_than_slots_wait_inside(subject: Subject) -> None:
     async def crowd() -> list[Heard]:
         windows = (noise(1, seed) for seed in range(2 * SLOTS + 1))
-        return await asyncio.gather(
-            *(subject.engine.transcribe(pcm, language="en") for pcm in windows)
-        )
+        return await asyncio.gather(*(hear(subject.engine, pcm) for pcm in windows))
 
     assert len(subject.run(crowd())) == 2 * SLOTS + 1
 
@@ -184,10 +196,7 @@ def test_a_window_of_exactly_30_s_is_heard(subject: Subject) -> None:
 
 def test_a_cancelled_window_frees_its_slot(subject: Subject) -> None:
     async def change_of_mind() -> int:
-        windows = [
-            asyncio.ensure_future(subject.engine.transcribe(noise(20, n), language="en"))
-            for n in range(SLOTS)
-        ]
+        windows = [asyncio.ensure_future(hear(subject.engine, noise(20, n))) for n in range(SLOTS)]
         await subject.filled(SLOTS)
         for window in windows:
             window.cancel()
@@ -203,10 +212,7 @@ def test_its_death_ends_all_windows_in_flight_and_it_can_be_started_again(
     subject: Subject,
 ) -> None:
     async def die_in_mid_flight() -> list[Any]:
-        windows = [
-            asyncio.ensure_future(subject.engine.transcribe(noise(20, n), language="en"))
-            for n in range(SLOTS)
-        ]
+        windows = [asyncio.ensure_future(hear(subject.engine, noise(20, n))) for n in range(SLOTS)]
         await subject.filled(SLOTS)
         subject.kill()
         return await asyncio.gather(*windows, return_exceptions=True)
@@ -228,7 +234,7 @@ def test_its_death_ends_all_windows_in_flight_and_it_can_be_started_again(
 
 def test_stop_ends_windows_in_flight_and_leaves_nothing_running(subject: Subject) -> None:
     async def stop_in_mid_flight() -> Any:
-        window = asyncio.ensure_future(subject.engine.transcribe(noise(20), language="en"))
+        window = asyncio.ensure_future(hear(subject.engine, noise(20)))
         await subject.filled(1)
         await subject.engine.stop()
         return (await asyncio.gather(window, return_exceptions=True))[0]

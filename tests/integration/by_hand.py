@@ -77,20 +77,22 @@ class Listening(VllmEngine):
 
     def __init__(self, model: str) -> None:
         super().__init__(model, slots=4, dtype="float32", kv_cache_gib=0.5)
-        self.said: dict[bytes, list[int]] = {}
+        self.said: dict[int, list[int]] = {}
 
-    async def _decode(self, pcm: bytes, prompt: list[int], temperature: float) -> Any:
-        said = await super()._decode(pcm, prompt, temperature)
-        self.said[pcm] = list(said.token_ids)
+    async def _decode(self, request: Any, temperature: float) -> Any:
+        said = await super()._decode(request, temperature)
+        self.said[id(request)] = list(said.token_ids)
         return said
 
 
 async def through_engine(model: Path, folder: Path, windows: list[bytes]) -> None:
     engine = Listening(str(model))
     await engine.start()
-    heard = await asyncio.gather(*(engine.transcribe(w, language="en") for w in windows))
+    ready = await asyncio.gather(*(engine.prepare(w, language="en") for w in windows))
+    heard = await asyncio.gather(*(engine.transcribe(window) for window in ready))
     answers = [
-        {"tokens": engine.said[w], "text": h.text} for w, h in zip(windows, heard, strict=True)
+        {"tokens": engine.said[id(window.features)], "text": h.text}
+        for window, h in zip(ready, heard, strict=True)
     ]
     (folder / "engine.json").write_text(json.dumps(answers))
     children = [str(child.pid) for child in psutil.Process().children(recursive=True)]

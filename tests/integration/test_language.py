@@ -1,0 +1,123 @@
+"""A recording's language is heard out once, before its first window, and written down."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+from sqlalchemy import update
+
+from pipeline.engine import Prepared
+from pipeline.errors import LanguageUnknown
+from pipeline.job import AUTO, TRANSCRIBE, JobView, State
+from pipeline.parts import Parts
+from pipeline.scheduling.policies import Waiting
+from pipeline.store import tables, views
+from pipeline.store.session import transaction
+from tests.lines import eventually, pulling, surveyed_job
+from workers.echo_engine import EchoEngine
+
+
+class Polyglot(EchoEngine):
+    """Says that everybody speaks German, and writes down what it is asked."""
+
+    def __init__(self, slots: int = 4, fixed_s: float = 0.01) -> None:
+        super().__init__(slots=slots, fixed_s=fixed_s, per_second_s=0.0)
+        self.asked: list[str] = []
+        self.detected: list[bytes] = []
+
+    async def detect_language(self, pcm: bytes) -> tuple[str, float]:
+        self.asked.append("which language?")
+        self.detected.append(pcm)
+        await asyncio.sleep(0.05)
+        return "de", 0.8
+
+    async def prepare(self, pcm: bytes, *, language: str, task: str = "transcribe") -> Prepared:
+        if language not in ("en", "de"):
+            raise LanguageUnknown(f"This model does not know the language {language!r}.")
+        self.asked.append(f"{task} {language}")
+        return await super().prepare(pcm, language=language)
+
+
+def waiting_job(parts: Parts, windows: int = 1, **columns: Any) -> str:
+    """A surveyed job in the queue, its row changed to these columns."""
+    job_id = surveyed_job(parts, windows, queue=False)
+    with transaction(parts.store) as c:
+        row = c.execute(
+            update(tables.jobs)
+            .where(tables.jobs.c.id == uuid.UUID(job_id))
+            .values(plan_hash=tables.jobs.c.plan_hash, **columns)
+            .returning(tables.jobs.c.bucket, tables.jobs.c.arrival_ms)
+        ).one()
+    parts.queues[TRANSCRIBE.name].enqueue([Waiting(job_id, *row)])
+    return job_id
+
+
+def ended(parts: Parts, job_id: str) -> JobView:
+    def final() -> JobView | None:
+        with transaction(parts.store) as c:
+            found = views.view(c, job_id)
+        return found if found and found.state in (State.COMPLETED, State.FAILED) else None
+
+    view: JobView = eventually(final)
+    return view
+
+
+def body(parts: Parts, job_id: str) -> dict[str, Any]:
+    with transaction(parts.store) as c:
+        return views.transcript_body(c, job_id) or {}
+
+
+def test_nobody_said_which_language_so_it_is_heard_out_before_the_first_window(
+    parts: Parts,
+) -> None:
+    engine = Polyglot()
+    job_id = waiting_job(parts, windows=6, language=AUTO)
+    with pulling(parts, engine):
+        view = ended(parts, job_id)
+    assert engine.asked == ["which language?", *["transcribe de"] * 6]
+    assert (view.language, view.detected_language) == (AUTO, "de")
+    assert body(parts, job_id)["language"] == "de"
+
+
+def test_a_job_taken_up_again_is_not_asked_again(parts: Parts) -> None:
+    engine = Polyglot()
+    job_id = waiting_job(parts, windows=2, language=AUTO, detected_language="de")
+    with pulling(parts, engine):
+        ended(parts, job_id)
+    assert engine.asked == ["transcribe de"] * 2
+
+
+def test_a_language_that_was_named_is_believed(parts: Parts) -> None:
+    engine = Polyglot()
+    named, default = waiting_job(parts, language="de"), waiting_job(parts)
+    with pulling(parts, engine):
+        ended(parts, named)
+        ended(parts, default)
+    assert sorted(engine.asked) == ["transcribe de", "transcribe en"]
+    assert body(parts, default)["language"] == "en"
+
+
+def test_a_language_the_model_does_not_know_fails_the_job_with_a_sentence(parts: Parts) -> None:
+    engine = Polyglot()
+    strange, sound = waiting_job(parts, windows=3, language="tlh"), waiting_job(parts)
+    with pulling(parts, engine):
+        failed = ended(parts, strange)
+        assert ended(parts, sound).state is State.COMPLETED
+    assert failed.state is State.FAILED
+    assert failed.error_code == "language_unknown"
+    assert failed.error_message == "This model does not know the language 'tlh'."
+
+
+def test_a_translation_is_asked_for_in_every_window_and_told_in_the_transcript(
+    parts: Parts,
+) -> None:
+    engine = Polyglot()
+    job_id = waiting_job(parts, windows=2, language="de", options={"task": "translate"})
+    with pulling(parts, engine):
+        ended(parts, job_id)
+    assert engine.asked == ["translate de"] * 2
+    transcript = body(parts, job_id)
+    assert transcript["provenance"]["options"] == {"task": "translate"}
+    assert transcript["language"] == "de"  # the one that was spoken
