@@ -15,8 +15,12 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Batch, BatchCancelled, BatchPage
+<<<<<<< HEAD
 from pipeline.api.described import Responses, problems
 from pipeline.api.events import NOTHING_NEW, BatchEvents, place_of_event
+=======
+from pipeline.api.events import NOTHING_NEW, BatchEvents, Left
+>>>>>>> api
 from pipeline.api.given import GivenBatchId, GivenParts, flower_of
 from pipeline.errors import BadRequest, NoSuchBatch, PartDown
 from pipeline.parts import Parts
@@ -40,7 +44,7 @@ _STREAM: Responses = {
         "description": "Server-sent events: `batch`, how it stands, when that changed; `job`, one "
         "that ended; `done`, the last",
     },
-    204: {"description": "To a `Last-Event-ID`: the batch has ended and nothing came after it"},
+    204: {"description": "To the `Last-Event-ID` of a `done`: nothing has come since"},
 }
 
 
@@ -77,7 +81,7 @@ async def watch_batch(
         store=parts.store,
         flower=flower_of(parts.settings),
         batch_id=batch_id,
-        after=place_of_event(last_event_id),
+        left=Left.read(last_event_id) if last_event_id else None,
     )
     # before the answer begins: afterwards there is no other status to give
     if await run_in_threadpool(events.begin) is NOTHING_NEW:

@@ -188,6 +188,29 @@ def test_a_worker_that_ended_a_job_meanwhile_does_not_revive_its_lease(
     assert (queue.counts(), lost) == ((0, 0), [job_id])
 
 
+def test_a_keeper_lets_go_of_what_was_taken_away_and_not_of_what_it_ended_itself(
+    parts: Parts, queue: RedisQueue
+) -> None:
+    job_ids = [surveyed_job(parts) for _ in range(3)]
+    lost: list[str] = []
+    keeper = LeaseKeeper(
+        queue, parts.store, TRANSCRIBE, renew_s=5, moving=lambda: True, on_lost=lost.append
+    )
+    held = [work_on_one(parts, queue) for _ in job_ids]
+    for ticket, token in held:
+        keeper.hold(ticket.job_id, token, ticket.attempt)
+    ended, stopped, erased = (ticket.job_id for ticket, _ in held)
+    keeper.watch_once()
+    assert lost == []
+    with transaction(parts.store) as c:
+        jobs.fail(c, ended, "failed", "for this test", held[0][0].attempt)
+        jobs.cancel(c, stopped)
+        jobs.erase(c, erased)
+    keeper.watch_once()
+    assert sorted(lost) == sorted([stopped, erased])
+    assert queue.counts() == (0, 1)  # the lease of what it ended is its ending's to drop
+
+
 def test_leases_of_work_that_does_not_move_run_out(parts: Parts, queue: RedisQueue) -> None:
     surveyed_job(parts)
     ticket, token = work_on_one(parts, queue)
