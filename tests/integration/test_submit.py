@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from pipeline.cli import submit as submit_of_cli
+from pipeline.cli import patience
 from pipeline.cli.journal import Journal, journal_folder
 from pipeline.parts import Parts
 from pipeline.store import jobs, views
@@ -377,7 +377,7 @@ def test_a_service_away_for_too_long_is_given_up_with_what_is_missing(
     from pipeline.errors import PartDown
 
     monkeypatch.setattr("pipeline.api.problems.RETRY_AFTER_S", 0)
-    monkeypatch.setattr(submit_of_cli, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.3)
     names = recordings(tmp_path / "calls", 30)
     add_job, calls = jobs.add_job, []
 
