@@ -15,12 +15,8 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Batch, BatchCancelled, BatchPage
-<<<<<<< HEAD
 from pipeline.api.described import Responses, problems
-from pipeline.api.events import NOTHING_NEW, BatchEvents, place_of_event
-=======
 from pipeline.api.events import NOTHING_NEW, BatchEvents, Left
->>>>>>> api
 from pipeline.api.given import GivenBatchId, GivenParts, flower_of
 from pipeline.errors import BadRequest, NoSuchBatch, PartDown
 from pipeline.parts import Parts

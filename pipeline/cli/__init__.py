@@ -10,7 +10,7 @@ batch_commands.py   watch, batch, export
   export.py         transcripts to files (file_names.py) or to one table (tables.py)
 job_commands.py     get, list, cancel, retry, delete
 doctor.py           what is wrong here and its cure: checks/
-service.py          talks to the API, wherever it is; pages.py reads its lists
+service.py          talks to the API, wherever it is (pages.py, patience.py)
 show.py             what people read: tables, lines, the page of settings
 """
 

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from pipeline.cli.file_names import Places
 from pipeline.cli.job_commands import path_of
+from pipeline.cli.patience import patiently
 from pipeline.cli.service import Service
 from pipeline.cli.side_by_side import side_by_side
 from pipeline.errors import BadRequest, FairscribeError, PartDown
@@ -107,7 +108,8 @@ def _write(
     index: IO[bytes],
 ) -> Written:
     try:
-        text = service.get_text(f"{path_of(job['id'])}/transcript", format=kind.value)
+        path = f"{path_of(job['id'])}/transcript"
+        text = patiently(lambda: service.get_text(path, format=kind.value))
     except (BadRequest, PartDown):
         raise
     except FairscribeError as error:  # erased or tried again meanwhile

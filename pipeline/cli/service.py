@@ -175,6 +175,8 @@ class Service:
             words = f"What answers at {self.url} is not Fairscribe (HTTP {answer.status_code})."
             if answer.status_code in (*LATER, *AWAY):
                 return Later(words, _after_s(answer))
+            if answer.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                return FairscribeError("A proxy on the way to the service takes no file as large.")
             return NotFairscribe(words)
         if answer.status_code in LATER or code == RequestInProgress.code:
             return Later(detail, _after_s(answer))

@@ -15,17 +15,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import IO
 
+from pipeline.cli import patience
 from pipeline.cli.collect import Found, NotSent
 from pipeline.cli.journal import Sent
-from pipeline.cli.service import Later, NotFairscribe, Service
+from pipeline.cli.service import NotFairscribe, Service
 from pipeline.cli.side_by_side import side_by_side
 from pipeline.errors import BadRequest, FairscribeError, KeyReused, PartDown
-
-PATIENCE_S = 60.0
-"""How long the service may refuse or be gone before what is missing is given up."""
-
-PAUSE_S = 1.0
-"""Before a recording is sent again that found nobody."""
 
 
 def key_of(batch_id: str, one: Found, file: os.stat_result | None) -> str:
@@ -74,7 +69,7 @@ class Steady:
 
 
 class GivenUp(NotSent):
-    """A recording that found nobody to take it for `PATIENCE_S`."""
+    """A recording that found nobody to take it for `patience.PATIENCE_S`."""
 
 
 def submit(
@@ -83,7 +78,7 @@ def submit(
     """Send the recordings; each one's job, or why it has none, as it is known.
 
     A file that vanished, cannot be read or changes under our hands does not disturb the others; the
-    service may be gone for PATIENCE_S. Raises `NotFairscribe`, and `BadRequest` for what the API
+    service may be gone for a minute. Raises `NotFairscribe`, and `BadRequest` for what the API
     refuses of all of them: a row of a table is refused alone.
     """
     sender = _Sender(service, batch_id)
@@ -125,10 +120,9 @@ class _Sender:
 
     def _wait(self, failing_s: float, down: PartDown) -> bool:
         """Wait, unless patience is at its end or nobody wants it any more."""
-        left_s = failing_s + PATIENCE_S - time.monotonic()
+        left_s = failing_s + patience.PATIENCE_S - time.monotonic()
         if left_s > 0:
-            pause_s = down.after_s if isinstance(down, Later) else PAUSE_S
-            return not self._stopped.wait(min(pause_s, left_s))
+            return not self._stopped.wait(min(patience.pause_s(down), left_s))
         if self._well_s < failing_s:  # nobody was served all the while: the rest need not wait
             self._given_up = down.message
         return False

@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.cli.export import Written, why_none, write_whole
 from pipeline.cli.file_names import safe_path
 from pipeline.cli.job_commands import path_of
+from pipeline.cli.patience import patiently
 from pipeline.cli.service import Service
 from pipeline.cli.side_by_side import side_by_side
 from pipeline.errors import BadRequest, FairscribeError, PartDown
@@ -61,7 +62,8 @@ def _body(service: Service, job: Job) -> Job | str:
     if reason := why_none(job):
         return reason
     try:
-        return dict(service.get(f"{path_of(job['id'])}/transcript", format="json"))
+        path = f"{path_of(job['id'])}/transcript"
+        return dict(patiently(lambda: service.get(path, format="json")))
     except PartDown:
         raise
     except FairscribeError as error:  # erased or tried again meanwhile

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from pipeline.cli.news import news_of
 from pipeline.cli.pages import pages_after
+from pipeline.cli.patience import PATIENCE_S
 from pipeline.cli.service import NotFairscribe, Service
 from pipeline.cli.show import clock, ended_line, printable
 from pipeline.errors import FairscribeError, NoSuchJob, PartDown
@@ -42,9 +43,6 @@ TICK_S = 0.5
 
 NO_LONGER = "no longer watched; the jobs go on"
 """Said after Ctrl-C."""
-
-PATIENCE_S = 60.0
-"""How long the service may be gone: it may be restarted meanwhile, and the jobs go on."""
 
 
 def watch(

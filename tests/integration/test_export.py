@@ -12,7 +12,9 @@ import pytest
 
 from pipeline.cli import service as service_of_cli
 from pipeline.cli.export import INDEX
+from pipeline.errors import PartDown
 from pipeline.parts import Parts
+from pipeline.store import views
 from tests import driven
 from tests.integration.conftest import Run
 
@@ -126,6 +128,26 @@ def test_export_waits_until_all_have_ended(run: Run, parts: Parts, tmp_path: Pat
     worker.join()
     assert ran.code == 0, ran.err
     assert json.loads(files(tmp_path / "out")["late.json"])["job_id"] == late
+
+
+@pytest.mark.parametrize("format", ["txt", "csv"])
+def test_a_service_away_for_a_while_is_waited_for(
+    run: Run, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    monkeypatch.setattr("pipeline.api.problems.RETRY_AFTER_S", 0)
+    for name in ("a.wav", "b.wav", "c.wav"):
+        done(parts, name)
+    body, asked = views.transcript_body, []
+
+    def failing(*arguments: Any) -> Any:
+        asked.append(1)
+        if len(asked) <= 3:
+            raise PartDown("Postgres does not answer: x")
+        return body(*arguments)
+
+    monkeypatch.setattr(views, "transcript_body", failing)
+    ran = run("export", "monday", "--to", str(tmp_path), "--format", format)
+    assert (ran.code, len(asked)) == (0, 6), ran.err
 
 
 def test_a_table_has_a_row_a_recording_with_its_metadata_and_no_formulas(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
-from pipeline.cli import submit as submit_of_cli
+from pipeline.cli import patience
 from pipeline.cli.journal import Journal, journal_folder
 from pipeline.parts import Parts
 from pipeline.store import jobs, views
@@ -374,7 +377,7 @@ def test_a_service_away_for_too_long_is_given_up_with_what_is_missing(
     from pipeline.errors import PartDown
 
     monkeypatch.setattr("pipeline.api.problems.RETRY_AFTER_S", 0)
-    monkeypatch.setattr(submit_of_cli, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.3)
     names = recordings(tmp_path / "calls", 30)
     add_job, calls = jobs.add_job, []
 
@@ -395,3 +398,45 @@ def test_a_service_away_for_too_long_is_given_up_with_what_is_missing(
     monkeypatch.setattr(jobs, "add_job", add_job)
     assert run("submit", f"{tmp_path}/calls").code == 0
     assert made(parts) == names
+
+
+def test_what_a_proxy_says_is_waited_out_or_costs_one_file(
+    alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recordings(tmp_path / "calls", 3)
+    (tmp_path / "calls" / "large.wav").write_bytes(b"too large")
+    keys: list[str] = []
+
+    async def proxy(scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        status, answer = 200, b'{"status": "ok"}'
+        if scope["method"] == "POST":
+            keys.append(dict(scope["headers"])[b"idempotency-key"].decode())
+            job = {"id": keys[-1], "file_name": "x", "status": "queued", "error": None}
+            status, answer = 202, json.dumps({"batch_id": "b", "jobs": [job]}).encode()
+            if b"too large" in body:
+                status, answer = 413, b"<html>"
+            elif len(keys) == 1:
+                status, answer = 502, b"<html>"
+        headers = [(b"retry-after", b"0")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    line = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(proxy, log_level="critical", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [line]})
+    thread.start()
+    monkeypatch.setenv("FAIRSCRIBE_API_URL", f"http://127.0.0.1:{line.getsockname()[1]}")
+    try:
+        ran = alone("submit", f"{tmp_path}/calls", "--json")
+    finally:
+        server.should_exit = True
+        thread.join()
+        line.close()
+    assert (ran.code, len(ran.json["jobs"]), len(keys), len(set(keys))) == (1, 3, 5, 4)
+    (one,) = ran.json["not_sent"]
+    assert one["path"].endswith("large.wav")
+    assert "takes no file as large" in one["reason"]
