@@ -52,15 +52,14 @@ class Line:
         queue = self._parts.queues[TRANSCRIBE.name]
         before, used = self._facts(), self._used()
         queue.enqueue(places)
-        while queue.waiting():
-            time.sleep(0.01)
-        backlog_gone = self._facts()
         self._wait(batch)
+        last = self._facts()["last_window"]
         began_s, ended_s = self._span(batch)
-        # Postgres' clock is this machine's; the worker's facts are by the monotonic one
+        # Until the last window began, for until then some waited. Postgres' clock is this
+        # machine's; the worker's facts are by the monotonic one.
         from_s = began_s - time.time() + time.monotonic()
-        busy_s = backlog_gone["slot_busy_s"] - before["slot_busy_s"]
-        idle = 1 - busy_s / (self.slots * (backlog_gone["at_s"] - from_s))
+        busy_s = last["slot_busy_s"] - before["slot_busy_s"]
+        idle = 1 - busy_s / (self.slots * (last["at_s"] - from_s))
         return {
             "seconds": ended_s - began_s,
             "cpu_s": sum(self._since(used).values()),

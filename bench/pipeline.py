@@ -13,7 +13,7 @@ the share of the machine that somebody else used meanwhile.
     audio_s_per_s   seconds of recording a second of wall time
     ratio_raw       transcribe over raw: what of the engine's speed arrives
     ratio_raw_cpu   the same by CPU seconds of all processes, which foreign load disturbs less
-    idle_share      slot seconds the engine had nothing to do in, while jobs waited (transcribe)
+    idle_share      slot seconds in which a slot was empty though a window waited (transcribe)
     waterfall       where the cores' time went in `pipeline`, shares of cores times wall time
 """
 

@@ -12,11 +12,14 @@ class Occupied:
 
     def __init__(self) -> None:
         self._slots, self._until_s, self._total_s = 0, time.monotonic(), 0.0
+        self.last_taken = (self._until_s, 0.0)
+        """When a slot was last taken, monotonic, and `total_s` then."""
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
         """A slot is taken as long as this holds."""
         self._change(+1)
+        self.last_taken = (self._until_s, self._total_s)
         try:
             yield
         finally:

@@ -31,6 +31,9 @@ from workers.held import Held, Work, in_order
 STARVED_S = 2.0
 """A job in hand that has no slot for this long, while later ones have, is given back."""
 
+IDLE_TICK_S = 0.25
+"""The tick grows to this while nobody waits."""
+
 AHEAD_TICK_S = 0.5
 """How often a worker without a free slot asks for work to have ready."""
 
@@ -64,6 +67,7 @@ class PullLoop:
         self._claiming: asyncio.Task[None] | None = None
         self._claim_not_before_s = 0.0
         self._clock_ms = (0, 0.0)
+        self._idle_s = tick_s
 
     # -- asked from outside -----------------------------------------------------------------
 
@@ -117,7 +121,7 @@ class PullLoop:
 
     async def _pause(self) -> None:
         """Until something ends, or the next tick when a slot is free."""
-        limit_s = self._tick_s if self._free_slots() else AHEAD_TICK_S
+        limit_s = self._idle_s if self._free_slots() else AHEAD_TICK_S
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), limit_s)
         self._wake.clear()
@@ -147,12 +151,12 @@ class PullLoop:
         if not self._claim_under_way():
             if not self._may_claim():
                 return
-            best = self._in_order()[:1]
-            floor = None
-            windows = self._free_slots() + self._work.ahead
-            if best:
-                place = best[0].place(self._work)
-                floor, windows = Floor(place.bucket, place.arrival_ms), self._free_slots()
+            able, free = self._in_order(), self._free_slots()
+            waiting = sum(len(held.waiting) for held in able)
+            floor, windows = None, free + self._work.ahead - waiting
+            if waiting >= free:  # only what outranks the best of them is of use now
+                place = able[0].place(self._work)
+                floor, windows = Floor(place.bucket, place.arrival_ms), free
             self._claiming = self._hands.spawn(self._take(windows, floor))
         assert self._claiming is not None
         await asyncio.wait({self._claiming}, timeout=CLAIM_PATIENCE_S)
@@ -190,6 +194,9 @@ class PullLoop:
         self._claim_not_before_s = 0.0
         if taken.now_ms is not None:
             self._clock_ms = (taken.now_ms, time.monotonic())
+        # asking in vain costs the engine time: half a millisecond of a core each
+        grown_s = max(self._tick_s, min(IDLE_TICK_S, self._idle_s * 1.5))
+        self._idle_s = self._tick_s if taken.jobs else grown_s
         if taken.jobs:
             await self._hands.take(taken.jobs)
             self._wake.set()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -160,8 +159,12 @@ class TranscribeWork:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Slot seconds the engine was busy, since the start and until now."""
-        return {"slot_busy_s": round(self.occupied.total_s(), 3), "at_s": time.monotonic()}
+        """Slot seconds the engine was busy since the start: until now, and until (monotonic time)
+        a window last began.
+        """
+        at_s, busy_s = self.occupied.last_taken
+        began = {"at_s": round(at_s, 4), "slot_busy_s": round(busy_s, 4)}
+        return {"slot_busy_s": round(self.occupied.total_s(), 4), "last_window": began}
 
 
 class TranscribeStep(PullStep):
