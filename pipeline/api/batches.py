@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Batch, BatchCancelled, BatchPage
-from pipeline.api.events import NOTHING_NEW, BatchEvents, place_of_event
+from pipeline.api.events import NOTHING_NEW, BatchEvents, Left
 from pipeline.api.given import GivenBatchId, GivenParts, flower_of
 from pipeline.errors import BadRequest, NoSuchBatch
 from pipeline.parts import Parts
@@ -31,7 +31,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
         "description": "Server-sent events: `batch`, `job`, `done`",
     },
-    204: {"description": "To a `Last-Event-ID`: the batch has ended and nothing came after it"},
+    204: {"description": "To the `Last-Event-ID` of a `done`: nothing has come since"},
 }
 
 
@@ -65,7 +65,7 @@ async def watch_batch(
         store=parts.store,
         flower=flower_of(parts.settings),
         batch_id=batch_id,
-        after=place_of_event(last_event_id),
+        left=Left.read(last_event_id) if last_event_id else None,
     )
     # before the answer begins: afterwards there is no other status to give
     if await run_in_threadpool(events.begin) is NOTHING_NEW:

@@ -3,8 +3,8 @@
 A stream costs no thread and no connection to Postgres between two looks. Jobs are told in the order
 of (completed_at, id), which is also what an event's id says. That order is not the order of
 commits: a job may become visible a moment after one that ended later. So each look goes back
-`OVERLAP_S`, and a stream that is taken up again tells that much once more. Told at least once,
-never lost.
+`OVERLAP_S`, and a stream that is taken up again tells that much once more, unless it had come to
+its end: told at least once, never lost.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -26,7 +27,10 @@ from pipeline.store import batches
 from pipeline.store.session import transaction
 
 LOOK_S = 1.0
-"""How often the batch is looked at."""
+"""How often the batch is looked at, at most."""
+
+LOOKS_SHARE = 0.05
+"""Part of its time a stream may spend looking: a look at ten thousand jobs takes some 30 ms."""
 
 HEARTBEAT_S = 15.0
 """A stream silent for this long is given a comment, so that nothing between closes it."""
@@ -46,18 +50,25 @@ Place = tuple[datetime, str]
 """(completed_at, id) of a job."""
 
 
-def place_of_event(event_id: str | None) -> Place | None:
-    """Where a stream was left; None for the beginning. Raises `BadRequest`."""
-    if not event_id:
-        return None
-    try:
-        completed_at, _, job_id = event_id.partition("/")
-        read = datetime.fromisoformat(completed_at)
-        if read.tzinfo is None:
-            raise ValueError(event_id)
-        return read, str(UUID(job_id))
-    except ValueError:
-        raise BadRequest("Last-Event-ID is not the id of an event.") from None
+@dataclass(frozen=True)
+class Left:
+    """Where a stream was left."""
+
+    at: Place
+    at_the_end: bool
+    """Its last event was `done`."""
+
+    @classmethod
+    def read(cls, event_id: str) -> Left:
+        """From an event's id. Raises `BadRequest` for what is none."""
+        try:
+            completed_at, job_id, *end = event_id.split("/")
+            at = datetime.fromisoformat(completed_at), str(UUID(job_id))
+            if at[0].tzinfo is None or at[0].year < 2000 or end not in ([], ["done"]):
+                raise ValueError(event_id)
+        except ValueError:
+            raise BadRequest("Last-Event-ID is not the id of an event.") from None
+        return cls(at, bool(end))
 
 
 class BatchEvents:
@@ -69,19 +80,19 @@ class BatchEvents:
         store: Engine,
         flower: str | None,
         batch_id: str,
-        after: Place | None,
+        left: Left | None,
     ) -> None:
         self._look, self._store, self._flower = look, store, flower
-        self._batch_id, self._last = batch_id, after
+        self._batch_id, self._left = batch_id, left
+        self._last = left.at if left else None
         self._told: set[Place] = set()
         """Of the jobs within the overlap, by place: one tried again ends at another."""
         self._shown: Batch | None = None
 
     def begin(self) -> object | None:
         """Look once before anything is answered. Raises `NoSuchBatch`, `PartDown`."""
-        now = self._look()
-        ended_before = now.completed_at is not None and self._last is not None
-        if ended_before and not self._page(self._last, 1):
+        ended = self._look().completed_at is not None
+        if ended and self._left and self._left.at_the_end and not self._page(self._left.at, 1):
             return NOTHING_NEW
         return None
 
@@ -91,8 +102,12 @@ class BatchEvents:
         said_s = clock.monotonic_s()
         yield "retry: 2000\n\n"
         while not await gone():
+            look_again_s = LOOK_S
             try:
+                begun_s = clock.monotonic_s()
                 now = await run_in_threadpool(self._look)
+                took_s = clock.monotonic_s() - begun_s
+                look_again_s = min(max(LOOK_S, took_s / LOOKS_SHARE), HEARTBEAT_S)
                 if now != self._shown:
                     self._shown, said_s = now, clock.monotonic_s()
                     yield _event("batch", now.model_dump_json())
@@ -100,8 +115,8 @@ class BatchEvents:
                 async for event in self._ended():
                     said_s = clock.monotonic_s()
                     yield event
-                if now.completed_at is not None:
-                    yield _event("done", now.model_dump_json())
+                if now.completed_at is not None and self._last is not None:
+                    yield _event("done", now.model_dump_json(), f"{_id_of(self._last)}/done")
                     return
             except NoSuchBatch:  # every job of it was erased
                 yield _event("done", json.dumps({"batch_id": self._batch_id}))
@@ -111,7 +126,7 @@ class BatchEvents:
             if clock.monotonic_s() - said_s >= HEARTBEAT_S:
                 said_s = clock.monotonic_s()
                 yield ": still here\n\n"
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(look_again_s)
 
     async def _ended(self) -> AsyncIterator[str]:
         """Jobs that ended and were not told yet."""
@@ -138,7 +153,11 @@ class BatchEvents:
 
     def _job(self, place: Place, view: JobView) -> str:
         body = Job.of(view, None, self._flower).model_dump_json(exclude={"metadata"})
-        return _event("job", body, f"{place[0].isoformat()}/{place[1]}")
+        return _event("job", body, _id_of(place))
+
+
+def _id_of(place: Place) -> str:
+    return f"{place[0].isoformat()}/{place[1]}"
 
 
 def _event(kind: str, data: str, event_id: str | None = None) -> str:

@@ -58,14 +58,15 @@ _SAID_IN_JSON = {
         "description": TEXTS["speakers"],
     },
 }
-_FORM = {"type": "object", "properties": {"files": _FILES, "urls": _URLS, **_SAID}}
-_JSON = {"type": "object", "required": ["urls"], "properties": {"urls": _URLS, **_SAID_IN_JSON}}
+_OBJECT = {"type": "object", "additionalProperties": False}
+_FORM = {**_OBJECT, "properties": {"files": _FILES, "urls": _URLS, **_SAID}}
+_JSON = {**_OBJECT, "required": ["urls"], "properties": {"urls": _URLS, **_SAID_IN_JSON}}
 _BODY = {
     "required": True,
     "content": {
         "multipart/form-data": {"schema": _FORM},
         "application/json": {
-            "schema": {**_JSON, "additionalProperties": False},
+            "schema": _JSON,
             "example": {"urls": ["https://example.com/call-1.wav"], "batch_id": "monday"},
         },
     },

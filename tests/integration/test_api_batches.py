@@ -200,19 +200,27 @@ def test_a_stream_goes_on_where_it_was_left_and_at_the_end_there_is_nothing(
             at=at,
             id=job_id,
         )
-    whole = [event for event in read_events(api.get("/v1/batches/b/events").text) if event[1]]
+    *whole, done = [e for e in read_events(api.get("/v1/batches/b/events").text) if e[1]]
     assert len(whole) == 4
 
     headers = {"Last-Event-ID": str(whole[1][1])}
     again = read_events(api.get("/v1/batches/b/events", headers=headers).text)
 
     # the one it was left at may come again, nothing before it does, nothing after it is missing
-    assert [event[1] for event in again if event[1]] == [event[1] for event in whole[1:]]
-    ended = api.get("/v1/batches/b/events", headers={"Last-Event-ID": str(whole[3][1])})
+    assert [event[1] for event in again if event[1]] == [e[1] for e in (*whole[1:], done)]
+    # one that was not told of the end may have missed a job that was seen late
+    headers = {"Last-Event-ID": str(whole[3][1])}
+    assert "event: done" in api.get("/v1/batches/b/events", headers=headers).text
+    headers = {"Last-Event-ID": str(done[1])}
+    ended = api.get("/v1/batches/b/events", headers=headers)
     assert (ended.status_code, ended.content) == (204, b"")
+    driven.failed(parts, driven.received(parts, "late.wav", "b"))
+    assert "late.wav" in api.get("/v1/batches/b/events", headers=headers).text
 
 
-@pytest.mark.parametrize("left", ["x", "2026-03-02T09:00:00Z", "/", "2026-03-02T09:00:00/x", "é"])
+@pytest.mark.parametrize(
+    "left", ["x", "0001-01-01T00:00:00Z/" + "0" * 32, "/", "//done", "2026-03-02T09:00:00/x", "é"]
+)
 def test_an_id_of_no_event_is_a_bad_request(api: TestClient, parts: Parts, left: str) -> None:
     driven.received(parts, "a.wav", "b")
     headers = {"Last-Event-ID": left.encode("latin-1")}

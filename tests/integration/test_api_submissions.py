@@ -424,6 +424,8 @@ def test_a_list_is_chosen_by_age_and_turned_round(api: TestClient, parts: Parts)
     page = api.get("/v1/jobs", params={"order": "newest", "limit": 2}).json()
     assert [job["id"] for job in page["jobs"]] == made[:2:-1]
     assert listed(order="newest", limit=2, cursor=page["next_cursor"]) == made[2:0:-1]
+    assert listed(created_before="0001-01-01T00:00:00+23:59") == []
+    assert listed(created_after="9999-12-31T23:59:59-23:59") == []
     elsewhere = datetime.fromisoformat(ages[2]).astimezone().isoformat()
     assert listed(created_after=elsewhere) == made[2:]
 
