@@ -12,7 +12,6 @@ import typer
 
 from pipeline.cli import (
     batch_commands,
-    doctor,
     job_commands,
     local,
     queue_table,
@@ -34,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (local, submit_command, batch_commands, job_commands, doctor):
+for part in (local, submit_command, batch_commands, job_commands):
     app.add_typer(part.app)
 
 

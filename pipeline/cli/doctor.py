@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-import typer
 from rich.text import Text
 
 from pipeline.cli import show
 from pipeline.cli.checks import CHECKS
 from pipeline.cli.checks.verdict import Here, Verdict, fine, look_around, problem
-from pipeline.cli.local import Json
 from pipeline.errors import BadSetting
 from pipeline.settings import Settings, read_settings
-
-app = typer.Typer()
 
 WITHIN_S = 9.0
 """A check that takes longer is a verdict of its own."""
 
 Check = Callable[[Here], Verdict]
-
-
-@app.command()
-def doctor(json: Json = False) -> None:
-    """Name what is wrong with this installation, and its cure."""
-    verdicts = examine(os.environ)
-    if json:
-        show.print_json([asdict(verdict) for verdict in verdicts])
-    else:
-        _show(verdicts)
-    raise typer.Exit(0 if all(verdict.ok for verdict in verdicts) else 1)
 
 
 def examine(environ: Mapping[str, str], checks: Iterable[Check] = CHECKS) -> list[Verdict]:
@@ -109,7 +93,8 @@ def _hider(texts: Iterable[str], auth: str | None) -> Callable[[str], str]:
     return hide
 
 
-def _show(verdicts: list[Verdict]) -> None:
+def print_verdicts(verdicts: list[Verdict]) -> None:
+    """What was found and what to do, a line each."""
     console = show.to_stdout()
     for verdict in verdicts:
         mark = Text("ok      ", "green") if verdict.ok else Text("problem ", "bold red")

@@ -35,6 +35,20 @@ def up(json: Json = False) -> None:
 
 
 @app.command()
+def doctor(json: Json = False) -> None:
+    """Name what is wrong with this installation, and its cure."""
+    # here: Celery, SQLAlchemy and Alembic would make every other command start a second later
+    from pipeline.cli.doctor import examine, print_verdicts
+
+    verdicts = examine(os.environ)
+    if json:
+        show.print_json([asdict(verdict) for verdict in verdicts])
+    else:
+        print_verdicts(verdicts)
+    raise typer.Exit(0 if all(verdict.ok for verdict in verdicts) else 1)
+
+
+@app.command()
 def settings(
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The page docs/settings.md")] = False,

@@ -431,3 +431,10 @@ def test_a_model_is_imported_by_name_and_an_unknown_one_is_misuse(
     place = Path(environ["FAIRSCRIBE_HOME"]) / "models"
     assert alone("model", "import").out == f"{place / 'tiny.en'}\n"
     assert asked == [("tiny.en", place)]
+
+
+def test_no_command_waits_for_imports_that_only_the_doctor_needs() -> None:
+    heavy = ("celery", "kombu", "sqlalchemy", "alembic", "redis")
+    asked = f"import sys, pipeline.cli; print([m for m in {heavy} if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
