@@ -12,15 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.errors import BadRequest
 from pipeline.job import AUTO, TASKS
-
-_CODES = """
-af am ar as az ba be bg bn bo br bs ca cs cy da de el en es et eu fa fi fo fr gl gu ha haw he hi hr
-ht hu hy id is it ja jw ka kk km kn ko la lb ln lo lt lv mg mi mk ml mn mr ms mt my ne nl nn no oc
-pa pl ps pt ro ru sa sd si sk sl sn so sq sr su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo yue
-zh
-"""
-LANGUAGES = frozenset(_CODES.split())
-"""What Whisper's multilingual models know."""
+from pipeline.transcript.languages import LANGUAGES
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ def read_asked(
 ) -> Asked:
     """What the words mean; empty ones say nothing. Raises `BadRequest` for an unknown one."""
     language, task = (language or "").strip(), (task or "").strip()
-    if language and language not in LANGUAGES | {AUTO}:
+    if language and language not in LANGUAGES and language != AUTO:
         raise BadRequest(f"{language[:40]!r} is no language code such as en, es or auto.")
     if task and task not in TASKS:
         raise BadRequest(f"{task[:40]!r} is no task: {' or '.join(TASKS)}.")

@@ -7,12 +7,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from pipeline.engine import Heard
+from pipeline.engine import Heard, Prepared
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, TRANSCRIBE, JobView, State
 from pipeline.parts import Parts
@@ -272,9 +273,9 @@ def test_a_job_cancelled_in_the_middle_is_retried_and_hears_only_the_rest(
 class Counting(EchoEngine):
     answered = 0
 
-    async def transcribe(self, pcm: bytes, *, language: str, temperature: float = 0.0) -> Heard:
+    async def transcribe(self, window: Prepared, **asked: Any) -> Heard:
         self.answered += 1
-        return await super().transcribe(pcm, language=language, temperature=temperature)
+        return await super().transcribe(window, **asked)
 
 
 def surveyed_again(parts: Parts, job_id: str, windows: int) -> None:

@@ -461,7 +461,7 @@ def test_a_job_links_to_its_task_in_flower_once_it_has_one(open_api: Open, parts
 def test_where_nobody_said_how_flower_is_reached_its_own_address_is_told(
     open_api: Open, parts: Parts, port: str, host: str, url: str | None
 ) -> None:
-    api = open_api(FAIRSCRIBE_FLOWER_PORT=port, FAIRSCRIBE_API_HOST=host)
+    api = open_api(FAIRSCRIBE_FLOWER_PORT=port, FAIRSCRIBE_FLOWER_HOST=host)
     (job,) = send(api, ("a.wav", b"a")).json()["jobs"]
     with transaction(parts.store) as c:
         c.execute(text("UPDATE jobs SET started_at = now()"))
