@@ -71,7 +71,8 @@ def open_job(store: Engine, ticket: Ticket, default_language: str) -> OpenJob:
     saved: dict[int, Any] = {}
     with transaction(store) as c:
         found = partials.plan_of(c, ticket.job_id)
-        if ticket.tries > 1:  # at the first grant after its survey nothing of it can be saved
+        # at the first grant after the first survey nothing of it can be saved
+        if ticket.tries > 1 or ticket.attempt > 2:
             saved = partials.saved_windows(c, ticket)
             partials.count_saved(c, ticket, len(saved))
     if found is None:
