@@ -52,7 +52,14 @@ EXAMPLE = {
         },
     ],
     "no_speech": False,
-    "provenance": {"model": "tiny.en", "engine": "vllm", "options": {}},
+    "provenance": {
+        "model": "tiny.en",
+        "weights_hash": "4f1d6c0b9a27e835",
+        "engine": "vllm",
+        "dtype": "bfloat16",
+        "plan_hash": "4eed3fd78be65672",
+        "options": {},
+    },
 }
 
 _SCHEMAS = {

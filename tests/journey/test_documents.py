@@ -101,6 +101,7 @@ def folder(up: House) -> Path:
     (here / ".venv" / "bin" / "fairscribe").symlink_to(CLI)
     shutil.copy(RECORDINGS / "hotel.flac", here / "call-1.wav")
     shutil.copy(RECORDINGS / "new_address.mp3", here / "call-2.mp3")
+    shutil.copy(RECORDINGS / "hotel.flac", here / "anruf.wav")
     return here
 
 
