@@ -60,7 +60,9 @@ def examples(page: str) -> list[Example]:
         # an answer stands right below its command
         shown = after and after[1] == "json" and not text[block.end() : after.start()].strip()
         line = text.count("\n", 0, block.start()) + 1
-        found.append(Example(page, line, block[1], block[2], json.loads(after[2]) if shown else None))
+        found.append(
+            Example(page, line, block[1], block[2], json.loads(after[2]) if shown else None)
+        )
     return found
 
 
