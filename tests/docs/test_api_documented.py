@@ -62,7 +62,8 @@ def test_every_code_of_a_problem_is_on_the_page() -> None:
 
 def test_every_reason_a_job_fails_for_is_on_the_page_in_its_own_words() -> None:
     kinds = [*subclasses(RecordingRefused), *subclasses(JobFailed)]
-    rows = {f"| `{kind.code}` | {(kind.__doc__ or '').strip().rstrip('.')} |" for kind in kinds}
+    own = [kind for kind in kinds if "code" in vars(kind)]
+    rows = {f"| `{kind.code}` | {(kind.__doc__ or '').strip().rstrip('.')} |" for kind in own}
     assert sorted(row for row in rows if row.lower() not in PAGE.lower()) == []
 
 
