@@ -1,10 +1,9 @@
 """What the documents tell people to type is typed here, against a house that runs.
 
 Every ```sh and ```python block of README.md, docs/api.md and docs/cli.md runs as it stands, in the
-order of its page, but for the addresses and ids it uses as examples. Where a ```json block follows, the answer
-must have its shape: the same keys, at every depth. The house has the echo engine: words are not
-compared here.
-"""
+order of its page, but for the addresses and ids it uses as examples. Where a ```json block follows,
+the answer must have its shape: the same keys, at every depth. The house has the echo engine: words
+are not compared here.
 
 from __future__ import annotations
 
