@@ -4,6 +4,7 @@ Every ```sh and ```python block of README.md, docs/api.md and docs/cli.md runs a
 order of its page, but for the addresses and ids it uses as examples. Where a ```json block follows,
 the answer must have its shape: the same keys, at every depth. The house has the echo engine: words
 are not compared here.
+"""
 
 from __future__ import annotations
 
