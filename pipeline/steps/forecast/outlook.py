@@ -44,7 +44,7 @@ WORK_OF: dict[str, Callable[[int], float]] = {
     SURVEY.name: bucket_survey_s,
     TRANSCRIBE.name: bucket_work_s,
 }
-"""The measure of each stage's speed, for a job of a bucket (see `Work.unit_work`)."""
+"""The measure of each stage's speed, for a job of a bucket (see scheduling/forecast.py)."""
 
 WorkAt = Callable[[int], float]
 """Work that waits before a job at a moment, ms of Postgres time."""
