@@ -1,4 +1,4 @@
-"""Every Celery task on one page, and the timetable: `celery -A workers.errands worker`.
+"""Every Celery task on one page, and the timetable: `python -m workers.run errands`.
 
 An errand's message is a hint and may be lost; `sweep` sends it again. Errands are safe to run
 twice.

@@ -1,4 +1,4 @@
-"""The survey worker: `celery -A workers.survey worker -P solo`.
+"""The survey worker: `python -m workers.run survey`.
 
 Recordings are decoded in sandboxed children, a few at a time, in the order of the survey queue.
 """
