@@ -27,6 +27,7 @@ from pipeline.scheduling.reasons import why
 from pipeline.scheduling.work import bucket_work_s
 from pipeline.steps.forecast import look
 from pipeline.steps.forecast.outlook import HEAD, Outlook
+from pipeline.steps.ratio import ratio
 from pipeline.store import views
 from pipeline.store.load import Standing
 from pipeline.store.session import transaction
@@ -90,7 +91,7 @@ def _queued(
         stage=stage.name,  # type: ignore[arg-type]
         wait_s=round(wait_s, 3),
         work_s=round(work_s, 3),
-        ratio=round(1 + wait_s / work_s, 3),
+        ratio=round(ratio(place, outlook.now_ms), 3),
         duration_s=view.duration_s,
         eta_s=_rounded(eta_s),
         why=why(outlook.policies[stage.name], wait_s, work_s, number),

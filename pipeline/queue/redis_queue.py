@@ -313,14 +313,6 @@ class RedisQueue:
             for bucket, rows in zip(read, answers, strict=True)
         }
 
-    def position(self, place: Waiting, policy: Policy, now_ms: int | None = None) -> int | None:
-        """How many wait before `place`, plus one; None when it does not wait. One ZCOUNT a bucket.
-
-        `now_ms` is Postgres time; None takes the present.
-        """
-        now_ms = self.time_ms() + self.clock_offset_ms if now_ms is None else now_ms
-        return self.ahead([place], policy, now_ms)[0].position
-
     def ahead(self, places: Sequence[Waiting], policy: Policy, now_ms: int) -> list[Ahead]:
         """Who waits before each of `places` at `now_ms` (Postgres time). One place costs one
         pipeline; for several, only buckets that hold somebody are asked, after one more.

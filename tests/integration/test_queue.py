@@ -131,8 +131,8 @@ def test_the_position_of_a_job_agrees_with_the_order_of_claims(queue: RedisQueue
     expected = sorted(waiting.values(), key=lambda j: order_key(j, pairs(policy), now_ms))
     assert in_order == expected
     for n in (0, 1, 17, 60, 119):
-        assert queue.position(in_order[n], policy, now_ms) == n + 1
-    assert queue.position(Waiting("nobody", 50, now_ms), policy, now_ms) is None
+        assert queue.ahead([in_order[n]], policy, now_ms)[0].position == n + 1
+    assert queue.ahead([Waiting("nobody", 50, now_ms)], policy, now_ms)[0].position is None
 
 
 def test_the_head_is_exact_however_many_of_one_size_go_first(queue: RedisQueue) -> None:
