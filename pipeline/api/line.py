@@ -68,7 +68,7 @@ def read_queue(
 def _head(parts: Parts, stage: Stage, outlook: Outlook, limit: int) -> list[QueuedJob]:
     """Who goes first at `stage`. What the index still holds but has moved on is left out."""
     policy = outlook.policies[stage.name]
-    places = parts.queues[stage.name].head(limit, policy, outlook.now_ms)
+    places = parts.queues[stage.name].order.head(limit, policy, outlook.now_ms)
     etas = outlook.head_etas_s(stage, places)
     with transaction(parts.store) as c:
         found = views.views(c, [place.job_id for place in places])
