@@ -7,7 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from pipeline.api.bodies import (
+from pipeline.api.described import problems
+from pipeline.api.given import GivenParts
+from pipeline.api.queue_bodies import (
     Counts,
     JobInHand,
     QueuedJob,
@@ -16,8 +18,6 @@ from pipeline.api.bodies import (
     StageRatios,
     WorkerSpeedView,
 )
-from pipeline.api.described import problems
-from pipeline.api.given import GivenParts
 from pipeline.errors import BadRequest, PartDown
 from pipeline.job import SURVEY, TRANSCRIBE, JobView, Stage
 from pipeline.parts import Parts
