@@ -159,7 +159,7 @@ def wrong_places(redis_url: str, policy: str, jobs: int = 300) -> int:
     order = sorted(crowd, key=lambda job: order_key(job, pairs(rule), now_ms))
     wrong, before_s = 0, 0.0
     for number, (job, ahead) in enumerate(
-        zip(order, queue.ahead(order, rule, now_ms), strict=True)
+        zip(order, queue.order.ahead(order, rule, now_ms), strict=True)
     ):
         found_s = sum(bucket_work_s(b) * count for b, count in ahead.by_bucket.items())
         wrong += ahead.position != number + 1 or abs(found_s - before_s) > 1e-6 * before_s

@@ -221,6 +221,11 @@ class Settings(BaseModel):
         """The policy in force until someone changes it."""
         return parse_policy(self.policy)
 
+    @property
+    def max_upload_bytes(self) -> int:
+        """Bytes of the largest file accepted."""
+        return int(self.max_upload_mb * 1_000_000)
+
 
 @dataclass(frozen=True)
 class SettingRow:

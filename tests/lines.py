@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import uuid_utils.compat as uuid_utils
-from sqlalchemy import update
+from sqlalchemy import Connection, func, select, update
 
-from pipeline.job import SURVEY, TRANSCRIBE, State
+from pipeline.errors import LeaseLost
+from pipeline.job import SURVEY, TRANSCRIBE, State, Ticket
 from pipeline.parts import Parts
 from pipeline.recording import SAMPLE_RATE_HZ, Piece, Plan, Probe, Window
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import bucket_of, predicted_work_s
-from pipeline.store import jobs, partials, tables, views
+from pipeline.store import jobs, partials, tables
+from pipeline.store.partials import HeardWindow
 from pipeline.store.session import transaction
 from workers.app import make_app
 from workers.echo_engine import EchoEngine
@@ -95,8 +97,16 @@ def surveyed_job(
 
 def states(parts: Parts) -> dict[State, int]:
     """How many jobs stand where; states nobody is in are left out."""
+    column = tables.jobs.c.state
     with transaction(parts.store) as c:
-        return {state: count for state, count in views.counts(c).items() if count}
+        rows = c.execute(select(column, func.count()).group_by(column)).all()
+    return {State(state): count for state, count in rows}
+
+
+def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]) -> None:
+    """Save one window, as a worker saves several. Raises `LeaseLost` where that names the job."""
+    if partials.save_windows(c, [HeardWindow(ticket, index, heard)]):
+        raise LeaseLost
 
 
 def eventually(truth: Callable[[], Any], within_s: float = 20.0, what: str = "") -> Any:

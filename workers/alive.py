@@ -5,9 +5,8 @@
 
 The puller's own loop renews the ready file each second while its engine makes progress; the errands
 worker renews it while it has errands in hand and with each one done, and one is due every ten
-seconds. So a worker that lives but
-hangs is told from one that serves, without asking the broker, and without importing Celery, which
-would take a second of processor time each time.
+seconds. So a worker that lives but hangs is told from one that serves, without asking the broker,
+and without importing Celery, which would take a second of processor time each time.
 """
 
 from __future__ import annotations

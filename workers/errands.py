@@ -1,4 +1,4 @@
-"""Every Celery task on one page, and the timetable: `celery -A workers.errands worker`.
+"""Every Celery task on one page, and the timetable: `python -m workers.run errands`.
 
 An errand's message is a hint and may be lost; `sweep` sends it again. Errands are safe to run
 twice.
@@ -48,7 +48,6 @@ FETCHES_AT_ONCE = 4
 FETCHES_SWEPT = 4 * FETCHES_AT_ONCE
 """Each fetch that ends asks for the next: a few messages keep all going."""
 
-_MB = 1_000_000
 _fetching = threading.BoundedSemaphore(FETCHES_AT_ONCE)
 _stopping = threading.Event()
 
@@ -105,7 +104,7 @@ def fetch_recording(job_id: str) -> None:
             fetcher(),
             here.handover,
             job_id,
-            limit_bytes=int(here.settings.max_upload_mb * _MB),
+            limit_bytes=here.settings.max_upload_bytes,
             stopping=_stopping.is_set,
         )
     finally:

@@ -88,7 +88,7 @@ class Work(Protocol):
         ...
 
     def unit_work(self, opened: Any, unit: int) -> float:
-        """How much work a unit is, in the stage's own measure (see steps/forecast.py)."""
+        """How much work a unit is, in the stage's own measure (see scheduling/forecast.py)."""
         ...
 
     def finish(self, opened: Any) -> str:

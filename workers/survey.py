@@ -1,4 +1,4 @@
-"""The survey worker: `celery -A workers.survey worker -P solo`.
+"""The survey worker: `python -m workers.run survey`.
 
 Recordings are decoded in sandboxed children, a few at a time, in the order of the survey queue.
 """
@@ -131,7 +131,7 @@ class SurveyWork:
         if self._ahead_h <= self._settings.survey_ahead_h:
             return None
         queue = self._parts.queues[TRANSCRIBE.name]
-        head = queue.head(1, queue.policy() or self._settings.start_policy)
+        head = queue.order.head(1, queue.policy() or self._settings.start_policy, queue.now_ms())
         return Floor(head[0].bucket, head[0].arrival_ms) if head else None
 
 

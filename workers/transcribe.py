@@ -1,4 +1,4 @@
-"""The transcribe worker: `celery -A workers.transcribe worker -P solo`. One a GPU.
+"""The transcribe worker: `python -m workers.run transcribe`. One a GPU.
 
 Windows of several jobs share the engine's slots.
 """

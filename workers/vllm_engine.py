@@ -1,7 +1,8 @@
 """The speech engine that hears: vLLM's AsyncLLM with a Whisper model, one window a request.
 
-The model runs in a child process, EngineCore, which vLLM spawns: the program's main script must
-be importable, and a process that may not have children (a Celery prefork child) cannot use this.
+The model runs in a child process, EngineCore: forked from our fork server on a CPU, spawned by vLLM
+on a GPU. Either way the program's main script must be importable, and a process that may not have
+children (a Celery prefork child) cannot use this.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from pipeline.api.bodies import Batch, BatchCancelled, BatchPage
+from pipeline.api.batch_bodies import Batch, BatchCancelled, BatchPage
 from pipeline.api.described import Responses, problems
 from pipeline.api.events import NOTHING_NEW, BatchEvents, Left
 from pipeline.api.given import GivenBatchId, GivenParts, flower_of

@@ -26,10 +26,9 @@ from pipeline.api.problems import (
     RETRY_AFTER_S,
     Trouble,
     problem,
-    public_message,
-    status_of,
+    trouble_of,
 )
-from pipeline.errors import FairscribeError, PartDown, RequestInProgress
+from pipeline.errors import FairscribeError, PartDown
 
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
 """Schema of a file in a form, in the words of OpenAPI 3.1 and of its readers of 3.0."""
@@ -122,14 +121,9 @@ def _empty(status: int, media_type: str, body: type[BaseModel]) -> dict[str, Any
 
 
 def _trouble(error: FairscribeError) -> Trouble:
-    """As `trouble_of` makes it, but nothing happened that belongs into a log."""
-    if isinstance(error, PartDown):
-        error.message = public_message(PartDown("Postgres does not answer."))
-    again = isinstance(error, PartDown | RequestInProgress)
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if again else {}
-    param = getattr(error, "param", None)
-    status = status_of(type(error)) or INTERNAL.status
-    return Trouble(status, error.code, error.message, headers, param)
+    """As a caller meets it; of a part that is down, one is named."""
+    example = PartDown("Postgres does not answer.") if isinstance(error, PartDown) else error
+    return trouble_of(example)
 
 
 def _as_problem(trouble: Trouble) -> Response:

@@ -19,7 +19,8 @@ from uuid import UUID
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from pipeline.api.bodies import Batch, Job
+from pipeline.api.batch_bodies import Batch
+from pipeline.api.bodies import Job
 from pipeline.clock import SystemClock
 from pipeline.errors import BadRequest, NoSuchBatch, PartDown
 from pipeline.job import JobView

@@ -7,7 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from pipeline.api.bodies import (
+from pipeline.api.described import problems
+from pipeline.api.given import GivenParts
+from pipeline.api.queue_bodies import (
     Counts,
     JobInHand,
     QueuedJob,
@@ -16,8 +18,6 @@ from pipeline.api.bodies import (
     StageRatios,
     WorkerSpeedView,
 )
-from pipeline.api.described import problems
-from pipeline.api.given import GivenParts
 from pipeline.errors import BadRequest, PartDown
 from pipeline.job import SURVEY, TRANSCRIBE, JobView, Stage
 from pipeline.parts import Parts
@@ -27,6 +27,7 @@ from pipeline.scheduling.reasons import why
 from pipeline.scheduling.work import bucket_work_s
 from pipeline.steps.forecast import look
 from pipeline.steps.forecast.outlook import HEAD, Outlook
+from pipeline.steps.ratio import ratio
 from pipeline.store import views
 from pipeline.store.load import Standing
 from pipeline.store.session import transaction
@@ -67,7 +68,7 @@ def read_queue(
 def _head(parts: Parts, stage: Stage, outlook: Outlook, limit: int) -> list[QueuedJob]:
     """Who goes first at `stage`. What the index still holds but has moved on is left out."""
     policy = outlook.policies[stage.name]
-    places = parts.queues[stage.name].head(limit, policy, outlook.now_ms)
+    places = parts.queues[stage.name].order.head(limit, policy, outlook.now_ms)
     etas = outlook.head_etas_s(stage, places)
     with transaction(parts.store) as c:
         found = views.views(c, [place.job_id for place in places])
@@ -90,7 +91,7 @@ def _queued(
         stage=stage.name,  # type: ignore[arg-type]
         wait_s=round(wait_s, 3),
         work_s=round(work_s, 3),
-        ratio=round(1 + wait_s / work_s, 3),
+        ratio=round(ratio(place, outlook.now_ms), 3),
         duration_s=view.duration_s,
         eta_s=_rounded(eta_s),
         why=why(outlook.policies[stage.name], wait_s, work_s, number),

@@ -57,8 +57,6 @@ OUTAGE_S = 30.0
 HUNG_UP = 499
 """Status of an answer nobody is there to read, for the access log."""
 
-_MB = 1_000_000
-
 
 @router.post(
     "/v1/audio/transcriptions",
@@ -102,7 +100,7 @@ def read_model(
 
 
 async def _hear(request: Request, parts: Parts, task: str) -> Response:
-    limit_bytes = int(parts.settings.max_upload_mb * _MB)
+    limit_bytes = parts.settings.max_upload_bytes
     place = parts.settings.home / "uploads"
     async with read_form(
         request, place, files="file", fields=ALL_FIELDS, limit_bytes=limit_bytes

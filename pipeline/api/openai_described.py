@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, get_args
 
 from pipeline.api.described import BINARY, Responses, openai_problems, ref
 from pipeline.api.openai_bodies import Transcription, VerboseTranscription
 from pipeline.api.openai_errors import BadParameter, ModelNotFound
 from pipeline.api.openai_form import FIELDS, WHISPER_1, ResponseFormat
-from pipeline.api.transcripts import EXAMPLE
+from pipeline.api.transcripts import contents
 from pipeline.errors import (
     EmptyRecording,
     EngineCrashedOnJob,
@@ -64,22 +63,10 @@ FORM_BODY = {
 
 _BODIES = {"json": ref(Transcription), "verbose_json": ref(VerboseTranscription)}
 
-
-def _contents() -> dict[str, Any]:
-    contents: dict[str, Any] = {}
-    for name, known in OPENAI_FORMATS.items():
-        content = contents.setdefault(known.media_type, {"schema": {"anyOf": []}, "examples": {}})
-        content["schema"]["anyOf"].append(_BODIES.get(name, {"type": "string"}))
-        written = known.write(EXAMPLE)
-        shown = json.loads(written) if name in _BODIES else written
-        content["examples"][name] = {"summary": f"response_format={name}", "value": shown}
-    return contents
-
-
 AUDIO_ANSWERS: Responses = {
     200: {
         "description": "What was said, in the format asked for",
-        "content": _contents(),
+        "content": contents(OPENAI_FORMATS, _BODIES, "response_format"),
         "headers": {
             "X-Request-Id": {
                 "description": "The job's id: `/v1/jobs/{job_id}` tells more",

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from pipeline.api.bodies import PolicyChange, PolicyHistory, PolicyView
 from pipeline.api.described import problems
 from pipeline.api.given import GivenParts
+from pipeline.api.queue_bodies import PolicyChange, PolicyHistory, PolicyView
 from pipeline.errors import BadRequest, PartDown
 from pipeline.scheduling.policies import parse_policy
 from pipeline.store import policies

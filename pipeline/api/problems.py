@@ -101,20 +101,11 @@ def problem(
     return ProblemResponse(body, status, headers)
 
 
-def problem_of(error: FairscribeError) -> ProblemResponse:
-    """The answer `STATUS` gives for `error`."""
-    trouble = trouble_of(error)
-    return problem(trouble.status, trouble.code, trouble.detail, trouble.headers)
-
-
 def trouble_of(error: FairscribeError) -> Trouble:
     """What `STATUS` makes of `error`."""
     status = status_of(type(error))
     if status is None:
-        log().error("unexpected_error", code=error.code, why=error.message)
         return INTERNAL
-    if isinstance(error, PartDown):
-        log().warning("part_down", why=error.message)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, _PASSING) else {}
     param = getattr(error, "param", None)
     return Trouble(status, error.code, public_message(error), headers, param)
@@ -155,6 +146,10 @@ def answer_with_problems(app: FastAPI) -> None:
 
 async def _fairscribe_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, FairscribeError)
+    if isinstance(error, PartDown):
+        log().warning("part_down", why=error.message)
+    elif status_of(type(error)) is None:
+        log().error("unexpected_error", code=error.code, why=error.message)
     return _answer(request, trouble_of(error))
 
 

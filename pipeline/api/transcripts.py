@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from fastapi import Query, Response
 from pipeline.api.bodies import TranscriptBody
 from pipeline.api.described import Responses, ref
 from pipeline.api.openai_bodies import VerboseTranscription
-from pipeline.transcript.formats import FORMATS
+from pipeline.transcript.formats import FORMATS, Format
 
 FormatName = Literal["json", "verbose_json", "srt", "vtt", "txt"]
 
@@ -62,29 +63,30 @@ EXAMPLE = {
     },
 }
 
-_SCHEMAS = {
-    "json": ref(TranscriptBody),
-    "verbose_json": ref(VerboseTranscription),
-    **{name: {"type": "string"} for name in ("srt", "vtt", "txt")},
-}
+_BODIES = {"json": ref(TranscriptBody), "verbose_json": ref(VerboseTranscription)}
 
 
-def _contents() -> dict[str, Any]:
-    """Media types of the formats, each with what it looks like."""
-    contents: dict[str, Any] = {}
-    for name, known in FORMATS.items():
-        content = contents.setdefault(known.media_type, {"schema": {"anyOf": []}, "examples": {}})
-        content["schema"]["anyOf"].append(_SCHEMAS[name])
+def contents(
+    formats: Mapping[str, Format], bodies: Mapping[str, dict[str, Any]], parameter: str
+) -> dict[str, Any]:
+    """Media types of `formats`, each with what it looks like, for /openapi.json.
+
+    `bodies`: schemas of those that are JSON; `parameter` is how a caller asks for a format.
+    """
+    told: dict[str, Any] = {}
+    for name, known in formats.items():
+        content = told.setdefault(known.media_type, {"schema": {"anyOf": []}, "examples": {}})
+        content["schema"]["anyOf"].append(bodies.get(name, {"type": "string"}))
         written = known.write(EXAMPLE)
-        shown = json.loads(written) if "json" in name else written
-        content["examples"][name] = {"summary": f"format={name}", "value": shown}
-    return contents
+        shown = json.loads(written) if name in bodies else written
+        content["examples"][name] = {"summary": f"{parameter}={name}", "value": shown}
+    return told
 
 
 TRANSCRIPT_ANSWERS: Responses = {
     200: {
         "description": "The transcript in the format asked for",
-        "content": _contents(),
+        "content": contents(FORMATS, _BODIES, "format"),
         "headers": {
             "Content-Disposition": {
                 "description": "With `download`: the file's name, after the recording's",

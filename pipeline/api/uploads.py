@@ -37,8 +37,6 @@ from pipeline.steps.accept import (
 
 router = APIRouter(tags=["jobs"])
 
-_MB = 1_000_000
-
 _URLS_AT_ONCE = 500
 """URLs committed together."""
 
@@ -112,7 +110,7 @@ async def submit(
 
     What cannot be transcribed (empty, too large) is a failed job, and the others go on.
     """
-    limit_bytes = int(parts.settings.max_upload_mb * _MB)
+    limit_bytes = parts.settings.max_upload_bytes
     async with read_submission(request, parts.settings.home / "uploads", limit_bytes) as submitted:
         asked = _Request(parts, submitted, limit_bytes)
         if idempotency_key is None:

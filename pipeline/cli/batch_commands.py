@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 from uuid import UUID
 
 import typer
 
 from pipeline.cli import show
 from pipeline.cli.export import Kind, Written, export
-from pipeline.cli.job_commands import path_of
-from pipeline.cli.local import Json
+from pipeline.cli.local import INTERRUPTED, Json
 from pipeline.cli.pages import jobs_of
-from pipeline.cli.service import Service, connect
+from pipeline.cli.service import Service, batch_path, connect, job_path
 from pipeline.cli.tables import write_table
 from pipeline.cli.watch import ENDED, NO_LONGER
 from pipeline.cli.watch import watch as watch_jobs
-from pipeline.errors import FairscribeError, NoSuchBatch, NoSuchJob, PartDown
+from pipeline.errors import NoSuchBatch, NoSuchJob
 from pipeline.settings import read_settings
 
 app = typer.Typer()
 
 BatchId = Annotated[str, typer.Argument(help="As `submit` printed it, or was told")]
-INTERRUPTED = 130
 
 
 @app.command()
@@ -63,14 +59,14 @@ def _meant(service: Service, ids: Sequence[str]) -> tuple[str | None, list[dict[
         waiting = jobs_of(service, status="queued")[0]
         return None, waiting + jobs_of(service, status="processing")[0]
     if len(ids) > 1 or _is_job(service, ids[0]):
-        return None, [service.get(path_of(job_id)) for job_id in dict.fromkeys(ids)]
+        return None, [service.get(job_path(job_id)) for job_id in dict.fromkeys(ids)]
     return ids[0], batch_jobs(service, ids[0])
 
 
 def _is_job(service: Service, text: str) -> bool:
     try:
         UUID(text)
-        service.get(path_of(text))
+        service.get(job_path(text))
     except (ValueError, NoSuchJob):
         return False
     return True
@@ -102,17 +98,7 @@ def _watched(
 def batch(batch_id: BatchId, json: Json = False) -> None:
     """Show how a batch stands."""
     service = connect(read_settings())
-    try:
-        told = service.get(f"/v1/batches/{quote(batch_id, safe='', errors='replace')}")
-    except (PartDown, NoSuchBatch):
-        raise
-    except FairscribeError:  # this service knows batches by their jobs only
-        jobs = batch_jobs(service, batch_id)
-        told = {
-            "batch_id": batch_id,
-            "jobs": len(jobs),
-            "counts": dict(Counter(job["status"] for job in jobs)),
-        }
+    told = service.get(batch_path(batch_id))
     if json:
         show.print_json(told)
     else:

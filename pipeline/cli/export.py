@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from pipeline.cli.file_names import Places
-from pipeline.cli.job_commands import path_of
 from pipeline.cli.patience import patiently
-from pipeline.cli.service import Service
+from pipeline.cli.service import Service, job_path
 from pipeline.cli.side_by_side import side_by_side
 from pipeline.errors import BadRequest, FairscribeError, PartDown
 
@@ -108,7 +107,7 @@ def _write(
     index: IO[bytes],
 ) -> Written:
     try:
-        path = f"{path_of(job['id'])}/transcript"
+        path = f"{job_path(job['id'])}/transcript"
         text = patiently(lambda: service.get_text(path, format=kind.value))
     except (BadRequest, PartDown):
         raise

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from pipeline.cli import show
 from pipeline.cli.local import Json
 from pipeline.cli.pages import jobs_of
-from pipeline.cli.service import Service, connect
+from pipeline.cli.service import Service, connect, job_path
 from pipeline.cli.watch import ENDED
 from pipeline.errors import BadRequest, FairscribeError, PartDown, TranscriptNotReady
 from pipeline.settings import read_settings
@@ -41,11 +40,6 @@ JobIds = Annotated[list[str] | None, typer.Argument(help="As `submit` printed th
 Batch = Annotated[str | None, typer.Option(help="All of this batch")]
 
 
-def path_of(job_id: str) -> str:
-    """Where the API has a job."""
-    return f"/v1/jobs/{quote(job_id, safe='', errors='replace')}"
-
-
 @app.command()
 def get(
     job_id: JobId,
@@ -56,8 +50,8 @@ def get(
 ) -> None:
     """Print a transcript; with --json the whole job and its transcript."""
     service = connect(read_settings())
-    path = f"{path_of(job_id)}/transcript"
-    job = _wait(service, path_of(job_id), wait)
+    path = f"{job_path(job_id)}/transcript"
+    job = _wait(service, job_path(job_id), wait)
     done = job["status"] == "completed"
     asked = {"partial": 1} if partial else {}
     if json:
@@ -129,7 +123,7 @@ def _time(text: str) -> str:
 def cancel(job_id: JobId, json: Json = False) -> None:
     """Stop a job."""
     service = connect(read_settings())
-    answer = service.post(f"{path_of(job_id)}/cancel")
+    answer = service.post(f"{job_path(job_id)}/cancel")
     if json:
         show.print_json(answer)
     else:
@@ -153,7 +147,7 @@ def retry(
             ids += [job["id"] for job in jobs_of(service, status=status, batch=batch)[0]]
     if not ids and batch is None:
         raise BadRequest("Name the jobs to try again, or a --batch.")
-    _each(ids, "queued", lambda i: service.post(f"{path_of(i)}/retry"), json=json)
+    _each(ids, "queued", lambda i: service.post(f"{job_path(i)}/retry"), json=json)
 
 
 @app.command()
@@ -174,7 +168,7 @@ def delete(
         if not sys.stdin.isatty():
             raise BadRequest("Nobody can be asked here: say --yes to erase.")
         typer.confirm(f"Erase {len(ids):,} jobs for ever?", abort=True, err=True)
-    _each(ids, "deleted", lambda i: service.delete(path_of(i)), json=json)
+    _each(ids, "deleted", lambda i: service.delete(job_path(i)), json=json)
 
 
 def _each(ids: list[str], done: str, act: Callable[[str], Any], *, json: bool) -> None:

@@ -24,6 +24,9 @@ app.add_typer(benches, name="bench")
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there")]
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
 
 @app.command()
 def up(json: Json = False) -> None:

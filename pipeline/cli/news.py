@@ -1,7 +1,7 @@
-"""Tells that something happened in a batch, by the API's server-sent events where it has them.
+"""Tells that something happened in a batch, by the API's server-sent events where they get through.
 
 Only that something happened: how the jobs stand is asked for anew, so a lost event, a service that
-starts again or one without events costs some seconds and nothing else.
+starts again or a proxy that holds events back costs some seconds and nothing else.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import quote
 
-from pipeline.cli.service import Service
+from pipeline.cli.service import Service, batch_path
 from pipeline.errors import FairscribeError, PartDown
 
 AT_LEAST_S = 5.0
@@ -44,7 +43,7 @@ class News:
 
     def listen(self, service: Service, batch_id: str) -> None:
         """Ring for every event of the batch, until told that it is over."""
-        path = f"/v1/batches/{quote(batch_id, safe='')}/events"
+        path = f"{batch_path(batch_id)}/events"
         while not self._over.is_set():
             try:
                 with service.stream(path, SILENCE_S) as lines:
@@ -57,7 +56,7 @@ class News:
             except PartDown:
                 pass  # it starts again, or went silent
             except FairscribeError:
-                return  # it has no events
+                return  # the batch is gone, and nothing more will be told of it
             finally:
                 self._listening = False
                 self._bell.set()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -181,6 +182,16 @@ class Service:
         if answer.status_code in LATER or code == RequestInProgress.code:
             return Later(detail, _after_s(answer))
         return _ERRORS.get(code, FairscribeError)(detail)
+
+
+def job_path(job_id: str) -> str:
+    """Where the API has a job; the id may be anything that was typed."""
+    return f"/v1/jobs/{quote(job_id, safe='', errors='replace')}"
+
+
+def batch_path(batch_id: str) -> str:
+    """Where it has a batch."""
+    return f"/v1/batches/{quote(batch_id, safe='', errors='replace')}"
 
 
 def connect(settings: Settings, timeout: httpx.Timeout = TIMEOUT) -> Service:

@@ -16,7 +16,7 @@ from pipeline.cli import show
 from pipeline.cli.asked import read_asked, read_pairs
 from pipeline.cli.collect import Found, NotSent, as_text, collect, is_url, read_list
 from pipeline.cli.journal import Journal, journal_path, read_journal
-from pipeline.cli.local import Json
+from pipeline.cli.local import INTERRUPTED, Json
 from pipeline.cli.manifest import read_manifest
 from pipeline.cli.sending import Sending, as_json, tell_unsent
 from pipeline.cli.service import Service, connect
@@ -27,9 +27,6 @@ from pipeline.errors import BadRequest
 from pipeline.settings import read_settings
 
 app = typer.Typer()
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 
 
 @dataclass(frozen=True)

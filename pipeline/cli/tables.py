@@ -10,9 +10,8 @@ from typing import Any
 
 from pipeline.cli.export import Written, why_none, write_whole
 from pipeline.cli.file_names import safe_path
-from pipeline.cli.job_commands import path_of
 from pipeline.cli.patience import patiently
-from pipeline.cli.service import Service
+from pipeline.cli.service import Service, job_path
 from pipeline.cli.side_by_side import side_by_side
 from pipeline.errors import BadRequest, FairscribeError, PartDown
 
@@ -62,7 +61,7 @@ def _body(service: Service, job: Job) -> Job | str:
     if reason := why_none(job):
         return reason
     try:
-        path = f"{path_of(job['id'])}/transcript"
+        path = f"{job_path(job['id'])}/transcript"
         return dict(patiently(lambda: service.get(path, format="json")))
     except PartDown:
         raise

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote
 
 from rich.console import Console
 from rich.progress import (
@@ -22,7 +21,7 @@ from rich.text import Text
 from pipeline.cli.news import news_of
 from pipeline.cli.pages import pages_after
 from pipeline.cli.patience import PATIENCE_S
-from pipeline.cli.service import NotFairscribe, Service
+from pipeline.cli.service import NotFairscribe, Service, batch_path, job_path
 from pipeline.cli.show import clock, ended_line, printable
 from pipeline.errors import FairscribeError, NoSuchJob, PartDown
 from pipeline.job import FINAL
@@ -105,7 +104,7 @@ def _looked_at(
     if batch_id is None or len(open_ones) <= SINGLY:
         for job_id in open_ones[:AT_ONCE]:
             try:
-                yield service.get(f"/v1/jobs/{quote(job_id, safe='')}")
+                yield service.get(job_path(job_id))
             except NoSuchJob:
                 gone.add(job_id)
         return
@@ -119,14 +118,14 @@ def _looked_at(
 
 
 def _eta_s(service: Service, batch_id: str | None) -> float | None:
-    """When the batch will be done, where the service forecasts it."""
+    """Seconds until the batch is done, as far as the service can say."""
     if batch_id is None:
         return None
     try:
-        said = service.get(f"/v1/batches/{quote(batch_id, safe='')}").get("eta_s")
+        said = service.get(batch_path(batch_id))["eta_s"]
     except PartDown:
         raise
-    except FairscribeError:  # this service knows no batches
+    except FairscribeError:  # its jobs are watched all the same
         return None
     return None if said is None else float(said)
 

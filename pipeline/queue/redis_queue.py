@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -23,22 +22,13 @@ from redis.retry import Retry
 from pipeline.errors import PartDown
 from pipeline.queue import keys
 from pipeline.queue.board import Board
+from pipeline.queue.order import Order
 from pipeline.queue.outage import redis_errors
-from pipeline.scheduling.policies import (
-    Policy,
-    Waiting,
-    arrivals_ahead_ms,
-    order_key,
-    pairs,
-    parse_policy,
-)
-from pipeline.scheduling.work import BUCKETS, bucket_windows
+from pipeline.scheduling.policies import Policy, Waiting, pairs, parse_policy
+from pipeline.scheduling.work import bucket_windows
 
 TAKEOVER_S = 10.0
 """How long a reaper may take to settle the leases it took over, seconds."""
-
-HEAD_READ = 16
-"""Jobs of a bucket that `head` reads at first."""
 
 SCRIPTS = ("enqueue", "claim", "renew", "complete", "release", "withdraw", "reap", "seed")
 
@@ -81,16 +71,6 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """Who waits before a place."""
-
-    position: int | None
-    """From 1; None when the place itself does not wait."""
-    by_bucket: dict[int, int]
-    """How many of each size bucket go before it; empty buckets are left out."""
-
-
-@dataclass(frozen=True)
 class Floor:
     """What a claimed job must outrank: a job in hand, or the head of the next stage."""
 
@@ -122,6 +102,8 @@ class RedisQueue:
         """The policy of the last claim: by it a worker also ranks the jobs it holds."""
         self.board = Board(client, name)
         """What is written up for people; no claim reads it."""
+        self.order = Order(client, name)
+        """Who goes before whom, for people and forecasts; no claim reads it either."""
 
     # -- the life of a job ------------------------------------------------------------------
 
@@ -235,6 +217,10 @@ class RedisQueue:
             seconds, micros = self._redis.time()
         return seconds * 1000 + micros // 1000
 
+    def now_ms(self) -> int:
+        """Postgres time in ms, by Redis' clock."""
+        return self.time_ms() + self.clock_offset_ms
+
     def has_epoch(self) -> bool:
         """False: the index was lost and no full audit has rebuilt it."""
         with redis_errors():
@@ -245,7 +231,7 @@ class RedisQueue:
         with redis_errors():
             self._redis.set(self._epoch, uuid.uuid4().hex, nx=True)
 
-    # -- policy and view --------------------------------------------------------------------
+    # -- policy and size --------------------------------------------------------------------
 
     def set_policy(self, policy: Policy) -> None:
         """Order by `policy` from the next claim on, whoever makes it."""
@@ -274,97 +260,6 @@ class RedisQueue:
             pipe.zcard(self._lease)
             waiting, working = pipe.execute()
         return waiting, working
-
-    def head(self, limit: int, policy: Policy, now_ms: int | None = None) -> list[Waiting]:
-        """The `limit` jobs that would be claimed first if all were claimed at `now_ms`.
-
-        Exact for that moment: a job among the first `limit` is among the first of its bucket. A
-        bucket of which all that was read is among them is read further. `now_ms` is Postgres time;
-        None takes the present.
-        """
-        now_ms = self.time_ms() + self.clock_offset_ms if now_ms is None else now_ms
-        table, read = pairs(policy), dict.fromkeys(range(BUCKETS), min(limit, HEAD_READ))
-        found: dict[int, list[Waiting]] = {}
-        while True:
-            found |= self._oldest(read)
-            every = itertools.chain.from_iterable(found.values())
-            best = sorted(every, key=lambda job: order_key(job, table, now_ms))[:limit]
-            taken = Counter(job.bucket for job in best)
-            read = {
-                bucket: min(limit, 4 * number)
-                for bucket, number in read.items()
-                if number < limit and taken[bucket] == len(found[bucket]) == number
-            }
-            if not read:
-                return best
-
-    def _oldest(self, read: Mapping[int, int]) -> dict[int, list[Waiting]]:
-        """The oldest jobs of some buckets: {bucket: how many at most}."""
-        with redis_errors():
-            pipe = self._redis.pipeline(transaction=False)
-            for bucket, number in read.items():
-                first, end = bucket * keys.SCORE_BASE, (bucket + 1) * keys.SCORE_BASE
-                pipe.zrangebyscore(
-                    self._ready, first, f"({end}", start=0, num=number, withscores=True
-                )
-            answers = pipe.execute()
-        return {
-            bucket: [Waiting(job_id, *keys.from_score(value)) for job_id, value in rows]
-            for bucket, rows in zip(read, answers, strict=True)
-        }
-
-    def position(self, place: Waiting, policy: Policy, now_ms: int | None = None) -> int | None:
-        """How many wait before `place`, plus one; None when it does not wait. One ZCOUNT a bucket.
-
-        `now_ms` is Postgres time; None takes the present.
-        """
-        now_ms = self.time_ms() + self.clock_offset_ms if now_ms is None else now_ms
-        return self.ahead([place], policy, now_ms)[0].position
-
-    def ahead(self, places: Sequence[Waiting], policy: Policy, now_ms: int) -> list[Ahead]:
-        """Who waits before each of `places` at `now_ms` (Postgres time). One place costs one
-        pipeline; for several, only buckets that hold somebody are asked, after one more.
-
-        A place need not wait here: then it is told who would go before it. In every bucket those
-        are the jobs that arrived before some moment, which follows from the place's own rank:
-        u * W + v >= rank.
-        """
-        table = pairs(policy)
-        buckets = sorted(self.by_bucket()) if len(places) > 1 else range(BUCKETS)
-        with redis_errors():
-            pipe = self._redis.pipeline(transaction=False)
-            for place in places:
-                self._ask_ahead(pipe, place, buckets, table, now_ms)
-            answers = iter(pipe.execute())
-        size = len(buckets) + 2
-        return [
-            _read_ahead(place, buckets, list(itertools.islice(answers, size))) for place in places
-        ]
-
-    def _ask_ahead(
-        self,
-        pipe: Any,
-        place: Waiting,
-        buckets: Sequence[int],
-        table: Sequence[tuple[float, float]],
-        now_ms: int,
-    ) -> None:
-        pipe.zrank(self._ready, place.job_id)
-        pipe.zcount(self._ready, "-inf", f"({place.bucket * keys.SCORE_BASE}")
-        for bucket in buckets:
-            low, ahead = bucket * keys.SCORE_BASE, place.arrival_ms
-            if bucket != place.bucket:
-                ahead = arrivals_ahead_ms(place, bucket, table, now_ms)
-            pipe.zcount(self._ready, low, f"({low + ahead}")
-
-    def by_bucket(self) -> dict[int, int]:
-        """How many wait in each bucket; empty buckets are left out."""
-        with redis_errors():
-            pipe = self._redis.pipeline(transaction=False)
-            for bucket in range(BUCKETS):
-                first, end = bucket * keys.SCORE_BASE, (bucket + 1) * keys.SCORE_BASE
-                pipe.zcount(self._ready, first, f"({end}")
-            return {bucket: count for bucket, count in enumerate(pipe.execute()) if count}
 
     # -- plumbing ---------------------------------------------------------------------------
 
@@ -416,15 +311,6 @@ def _read_claim(answer: list[str], token: str) -> Claim:
         for job_id, score in zip(flat[::2], flat[1::2], strict=True)
     )
     return Claim(jobs, int(now_ms), index_lost=not epoch)
-
-
-def _read_ahead(place: Waiting, buckets: Sequence[int], answer: list[Any]) -> Ahead:
-    at, before_bucket, *found = answer
-    counts = dict(zip(buckets, found, strict=True))
-    if at is not None:  # of equal arrivals in its own bucket, the smaller id goes first
-        counts[place.bucket] = at - before_bucket
-    by_bucket = {bucket: count for bucket, count in counts.items() if count}
-    return Ahead(None if at is None else 1 + sum(by_bucket.values()), by_bucket)
 
 
 def _source(script: str) -> str:

@@ -25,7 +25,7 @@ def write_ratios(store: Engine, queues: dict[str, RedisQueue], start_policy: Pol
     with transaction(store) as c:
         now_ms = clock_ms(c)
     for queue in queues.values():
-        first = queue.head(FIRST, queue.policy() or start_policy, now_ms)
+        first = queue.order.head(FIRST, queue.policy() or start_policy, now_ms)
         queue.board.write_ratios({job.job_id: ratio(job, now_ms) for job in first}, now_ms)
 
 

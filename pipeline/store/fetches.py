@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, func, select, update
+from sqlalchemy import ColumnElement, Connection, select, update
 
 from pipeline.job import State
-from pipeline.store.rows import now
+from pipeline.store.rows import ago, now
 from pipeline.store.tables import jobs
 
 _UNFETCHED = (
@@ -77,7 +77,7 @@ def forgotten(c: Connection, age_s: float, limit: int) -> list[str]:
 
     They wait again, and are told once in `age_s`.
     """
-    old = now - func.make_interval(0, 0, 0, 0, 0, 0, age_s)
+    old = ago(age_s)
     due = (
         select(jobs.c.id)
         .where(_UNFETCHED, jobs.c.updated_at < old)

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from pipeline.job import MOVES, Stage, State, Ticket
 from pipeline.recording import Plan, Probe, Transcript
 from pipeline.scheduling.policies import Waiting
-from pipeline.store.rows import move, now, place_of
+from pipeline.store.rows import ago, move, now, place_of
 from pipeline.store.tables import jobs, transcripts
 
 _arrival_now = func.floor(func.extract("epoch", func.clock_timestamp()) * 1000)
@@ -75,7 +75,7 @@ def forgotten(c: Connection, age_s: float, limit: int) -> list[str]:
 
     Each is told again only after another `age_s`: a long line of probes is not doubled.
     """
-    old = now - func.make_interval(0, 0, 0, 0, 0, 0, age_s)
+    old = ago(age_s)
     due = (
         select(jobs.c.id)
         .where(

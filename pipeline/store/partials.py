@@ -74,12 +74,6 @@ def save_windows(c: Connection, windows: Sequence[HeardWindow]) -> set[str]:
     return {one.ticket.job_id for one in windows} - kept
 
 
-def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]) -> None:
-    """Keep one window. Raises `LeaseLost` when the fence does not hold."""
-    if save_windows(c, [HeardWindow(ticket, index, heard)]):
-        raise LeaseLost
-
-
 def keep_language(c: Connection, ticket: Ticket, language: str) -> None:
     """Keep the language that was heard out. Raises `LeaseLost` when the fence does not hold."""
     kept = update(jobs).where(_fence(ticket)).values(detected_language=language)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,12 @@ from pipeline.store.tables import jobs
 
 now = func.clock_timestamp()
 """Postgres' time at this moment, not at the transaction's begin."""
+
+
+def ago(seconds: float) -> ColumnElement[datetime]:
+    """Postgres' time so many seconds before `now`."""
+    # make_interval takes years, months, weeks, days, hours, minutes, seconds
+    return now - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
 def move(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.errors import KeyReused, RequestInProgress
-from pipeline.store.rows import now
+from pipeline.store.rows import ago, now
 from pipeline.store.tables import submissions
 
 CLAIM_S = 60.0
@@ -49,7 +49,7 @@ def claim(
     made = c.execute(fresh.returning(submissions.c.claimed_at)).scalar_one_or_none()
     if made is not None:
         return Submitting(key, made, tuple(job_ids))
-    stale = submissions.c.claimed_at < now - func.make_interval(0, 0, 0, 0, 0, 0, CLAIM_S)
+    stale = submissions.c.claimed_at < ago(CLAIM_S)
     query = select(submissions, stale.label("stale")).where(submissions.c.key == key)
     known = c.execute(query.with_for_update()).first()
     if known is None:  # dropped by `tidy` in this very moment
@@ -76,7 +76,7 @@ def answered(c: Connection, ours: Submitting, answer: dict[str, Any]) -> None:
 
 def give_up(c: Connection, ours: Submitting) -> None:
     """End our claim without an answer: the same request may come again at once."""
-    long_ago = now - func.make_interval(0, 0, 0, 0, 0, 0, 2 * CLAIM_S)
+    long_ago = ago(2 * CLAIM_S)
     c.execute(
         update(submissions)
         .where(
@@ -90,5 +90,5 @@ def give_up(c: Connection, ours: Submitting) -> None:
 
 def drop_old(c: Connection) -> None:
     """Forget keys older than `KEPT_DAYS`."""
-    old = now - func.make_interval(0, 0, 0, KEPT_DAYS)
+    old = ago(KEPT_DAYS * 86_400)
     c.execute(submissions.delete().where(submissions.c.claimed_at < old))

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, select
 
 from pipeline.job import JobView, State
 from pipeline.store.tables import jobs, transcripts
@@ -54,12 +54,6 @@ def list_jobs(
         query = query.where(beyond)
     order = jobs.c.id.desc() if newest_first else jobs.c.id
     return [as_view(row) for row in c.execute(query.order_by(order).limit(limit))]
-
-
-def counts(c: Connection) -> dict[State, int]:
-    """How many jobs there are in each state."""
-    rows = c.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state)).all()
-    return dict.fromkeys(State, 0) | {State(state): number for state, number in rows}
 
 
 def transcript_body(c: Connection, job_id: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import bodies, problems
+from pipeline.api import batch_bodies, bodies, problems, queue_bodies
 from pipeline.api.app import create
 from pipeline.errors import FairscribeError, JobFailed, RecordingRefused
 
@@ -48,9 +48,24 @@ def test_a_route_is_documented_with_its_parameters_and_an_example(
     assert "```" in told, "it has no example"
 
 
-@pytest.mark.parametrize("body", [bodies.Job, bodies.QueuedJob, bodies.Problem])
+@pytest.mark.parametrize(
+    "body", [bodies.Job, queue_bodies.QueuedJob, bodies.Problem, batch_bodies.Batch]
+)
 def test_every_field_of_an_answer_is_on_the_page(body: type[Any]) -> None:
     missing = sorted(name for name in body.model_fields if f"`{name}`" not in PAGE)
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(bodies.AcceptedFile, bodies.TranscriptBody, bodies.SegmentBody, queue_bodies.QueueView),
+        *(queue_bodies.JobInHand, queue_bodies.WorkerSpeedView, queue_bodies.RatiosView),
+        *(queue_bodies.PolicyView, queue_bodies.PolicyHistory, batch_bodies.BatchPage),
+    ],
+)
+def test_every_field_of_an_answer_is_in_an_example(body: type[Any]) -> None:
+    missing = sorted(name for name in body.model_fields if f'"{name}": ' not in PAGE)
     assert not missing
 
 

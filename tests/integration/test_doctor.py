@@ -258,6 +258,9 @@ def test_a_queue_nobody_serves_is_named(here: Look, parts: Parts) -> None:
     driven.surveyed(parts, driven.received(parts))
     verdict = service.workers(here())
     named(verdict, "errands or survey or transcribe", "1 jobs wait for transcribe")
+    # Celery's own command line would give it another name and the errands' queue
+    assert verdict.cure is not None
+    assert "`python -m workers.run errands`" in verdict.cure
     named(service.workers(here(REDIS_URL="")), "not known")
     named(service.workers(here(REDIS_URL="redis://127.0.0.1:1/0")), "does not answer")
 

@@ -10,11 +10,11 @@ import redis
 
 from pipeline.errors import PartDown
 from pipeline.queue import keys
+from pipeline.queue.order import Ahead
 from pipeline.queue.redis_queue import (
     LOST,
     REASSERTED,
     RENEWED,
-    Ahead,
     Floor,
     RedisQueue,
     connect,
@@ -127,12 +127,12 @@ def test_a_claim_sent_twice_gets_the_same_jobs(queue: RedisQueue, client: redis.
 def test_the_position_of_a_job_agrees_with_the_order_of_claims(queue: RedisQueue) -> None:
     waiting = crowd(queue, 120, seed=5)
     policy, now_ms = parse_policy("hrrn(1.5)"), queue.time_ms()
-    in_order = queue.head(120, policy, now_ms)
+    in_order = queue.order.head(120, policy, now_ms)
     expected = sorted(waiting.values(), key=lambda j: order_key(j, pairs(policy), now_ms))
     assert in_order == expected
     for n in (0, 1, 17, 60, 119):
-        assert queue.position(in_order[n], policy, now_ms) == n + 1
-    assert queue.position(Waiting("nobody", 50, now_ms), policy, now_ms) is None
+        assert queue.order.ahead([in_order[n]], policy, now_ms)[0].position == n + 1
+    assert queue.order.ahead([Waiting("nobody", 50, now_ms)], policy, now_ms)[0].position is None
 
 
 def test_the_head_is_exact_however_many_of_one_size_go_first(queue: RedisQueue) -> None:
@@ -144,7 +144,7 @@ def test_the_head_is_exact_however_many_of_one_size_go_first(queue: RedisQueue) 
         policy = parse_policy(text)
         order = sorted([*same, *others], key=lambda j: order_key(j, pairs(policy), now_ms))
         for limit in (1, 16, 17, 290, 1000):
-            assert queue.head(limit, policy, now_ms) == order[:limit]
+            assert queue.order.head(limit, policy, now_ms) == order[:limit]
 
 
 @pytest.mark.parametrize("text", POLICIES)
@@ -155,7 +155,7 @@ def test_position_and_work_ahead_are_those_a_brute_force_search_finds(
     policy = parse_policy(text)
     for now_ms in (queue.time_ms(), queue.time_ms() + 600_000):  # now, and when its turn may come
         order = sorted(waiting.values(), key=lambda j: order_key(j, pairs(policy), now_ms))
-        together = queue.ahead(order, policy, now_ms)
+        together = queue.order.ahead(order, policy, now_ms)
         ahead_s, before = 0.0, Counter[int]()
         for n, (job, ahead) in enumerate(zip(order, together, strict=True)):
             assert ahead == Ahead(n + 1, dict(before))
@@ -166,16 +166,16 @@ def test_position_and_work_ahead_are_those_a_brute_force_search_finds(
                 ahead_s + bucket_work_s(job.bucket),
                 before[job.bucket] + 1,
             )
-        assert queue.ahead(order[70:71], policy, now_ms) == together[70:71]
+        assert queue.order.ahead(order[70:71], policy, now_ms) == together[70:71]
 
 
 def test_work_ahead_is_told_too_of_a_place_that_does_not_wait_here(queue: RedisQueue) -> None:
     queue.enqueue([Waiting("a", 40, 1000), Waiting("b", 60, 1000), Waiting("c", 50, 2000)])
     guest = Waiting("guest", 50, 1500)
     policy, now_ms = parse_policy("fcfs"), queue.time_ms()
-    assert queue.ahead([guest], policy, now_ms) == [Ahead(None, {40: 1, 60: 1})]
-    assert queue.ahead([guest], parse_policy("sjf"), now_ms) == [Ahead(None, {40: 1})]
-    assert queue.by_bucket() == {40: 1, 50: 1, 60: 1}
+    assert queue.order.ahead([guest], policy, now_ms) == [Ahead(None, {40: 1, 60: 1})]
+    assert queue.order.ahead([guest], parse_policy("sjf"), now_ms) == [Ahead(None, {40: 1})]
+    assert queue.order.by_bucket() == {40: 1, 50: 1, 60: 1}
 
 
 def test_enqueue_leaves_waiting_and_leased_jobs_alone(queue: RedisQueue) -> None:

@@ -14,9 +14,9 @@ from pipeline.queue.redis_queue import Identity, RedisQueue, connect
 from pipeline.scheduling.policies import parse_policy
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.steps.reclaim import Reclaimer
-from pipeline.store import jobs, partials, policies, tables
+from pipeline.store import jobs, policies, tables
 from pipeline.store.session import transaction
-from tests.lines import states, surveyed_job
+from tests.lines import save_window, states, surveyed_job
 from workers.lease_keeper import LeaseKeeper
 
 LEASE_S = 15.0
@@ -113,7 +113,7 @@ def test_a_lease_that_ran_out_goes_back_ranked_by_what_remains(
     ticket, _ = work_on_one(parts, queue)
     with transaction(parts.store) as c:
         for index in range(30):
-            partials.save_window(c, ticket, index, {"busy_s": 0.1})
+            save_window(c, ticket, index, {"busy_s": 0.1})
     settle_in(reclaimer, clock)
     assert queue.counts() == (0, 1)  # the lease still runs
     expire(client, queue, job_id)

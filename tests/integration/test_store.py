@@ -16,7 +16,7 @@ from pipeline.parts import Parts
 from pipeline.recording import Probe, Transcript
 from pipeline.store import jobs, partials, schema, tables
 from pipeline.store.session import open_store, transaction
-from tests.lines import plan_of_windows, received_job, states, surveyed_job
+from tests.lines import plan_of_windows, received_job, save_window, states, surveyed_job
 
 PROBE = Probe(2.0, "header", False, "wav", "pcm_mulaw", 8000, 1)
 PLAN = plan_of_windows(1)
@@ -85,11 +85,11 @@ def test_of_two_grants_at_the_same_time_one_counts(parts: Parts) -> None:
 def test_a_window_is_saved_once_and_only_by_the_newest_attempt(parts: Parts) -> None:
     ticket = put_into(parts, received_job(parts), State.RUNNING)
     with transaction(parts.store) as c:
-        partials.save_window(c, ticket, 0, HEARD)
-        partials.save_window(c, ticket, 0, {**HEARD, "text": "other words"})
+        save_window(c, ticket, 0, HEARD)
+        save_window(c, ticket, 0, {**HEARD, "text": "other words"})
         assert partials.saved_windows(c, ticket) == {0: HEARD}
         with pytest.raises(LeaseLost):
-            partials.save_window(c, replace(ticket, attempt=2), 1, HEARD)
+            save_window(c, replace(ticket, attempt=2), 1, HEARD)
     other_model = replace(ticket, model="base")
     with transaction(parts.store) as c:
         assert partials.saved_windows(c, other_model) == {}
@@ -99,7 +99,7 @@ def test_a_window_is_saved_once_and_only_by_the_newest_attempt(parts: Parts) -> 
 def test_no_window_is_saved_for_a_job_that_ended(parts: Parts, state: State) -> None:
     ticket = put_into(parts, received_job(parts), state)
     with transaction(parts.store) as c, pytest.raises(LeaseLost):
-        partials.save_window(c, ticket, 0, HEARD)
+        save_window(c, ticket, 0, HEARD)
 
 
 def test_the_models_and_the_migrations_describe_the_same_schema(store: Engine) -> None:

@@ -12,9 +12,9 @@ from pipeline.parts import Parts
 from pipeline.steps.accept import Upload, accept
 from pipeline.steps.cancel import cancel
 from pipeline.steps.tidy import YOUNG_S, tidy
-from pipeline.store import jobs, partials
+from pipeline.store import jobs
 from pipeline.store.session import transaction
-from tests.lines import surveyed_job
+from tests.lines import save_window, surveyed_job
 
 
 def litter(parts: Parts, key: str, age_s: float) -> str:
@@ -48,7 +48,7 @@ def test_packed_speech_of_a_waiting_job_stays_however_old_and_goes_when_the_job_
     assert keys(parts) == {packed, f"recordings/{recording.job_id}"}
     with transaction(parts.store) as c:
         (ticket,) = jobs.grant(c, TRANSCRIBE, [job_id], "w", "m")
-        partials.save_window(c, ticket, 0, {"busy_s": 0.1})
+        save_window(c, ticket, 0, {"busy_s": 0.1})
     cancel(parts.store, parts.queues, job_id)
     assert tidy(parts.store, parts.storage) == 1
     assert keys(parts) == {f"recordings/{recording.job_id}"}

@@ -109,7 +109,7 @@ def _english_only(here: Here) -> bool:
 
 
 def build(here: Here) -> Verdict:
-    """VLLM is installed, and nothing beside it keeps it from being imported."""
+    """There is a vLLM, and nothing beside it keeps it from being imported."""
     if here.settings.engine == "echo":
         return fine("build", ECHO)
     name = _installed()

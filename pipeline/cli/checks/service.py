@@ -61,8 +61,7 @@ def workers(here: Here) -> Verdict:
     said = f"No worker answers that does {' or '.join(missing)}"
     said += f"; {' and '.join(waits)}." if waits else "."
     log = "see logs/NAME.log in the state folder" if here.up else "see its log"
-    module = missing[0]
-    cure = f"Start one, for example `celery -A workers.{module} worker`; if it should run, {log}."
+    cure = f"Start one with `python -m workers.run {missing[0]}`; if it should run, {log}."
     return problem("workers", said, cure)
 
 

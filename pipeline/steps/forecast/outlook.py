@@ -8,7 +8,8 @@ from functools import partial
 
 from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage
 from pipeline.queue.board import WorkerSpeed
-from pipeline.queue.redis_queue import Ahead, RedisQueue
+from pipeline.queue.order import Ahead
+from pipeline.queue.redis_queue import RedisQueue
 from pipeline.scheduling.forecast import (
     NOTHING,
     Capacity,
@@ -44,7 +45,7 @@ WORK_OF: dict[str, Callable[[int], float]] = {
     SURVEY.name: bucket_survey_s,
     TRANSCRIBE.name: bucket_work_s,
 }
-"""The measure of each stage's speed, for a job of a bucket (see `Work.unit_work`)."""
+"""The measure of each stage's speed, for a job of a bucket (see scheduling/forecast.py)."""
 
 WorkAt = Callable[[int], float]
 """Work that waits before a job at a moment, ms of Postgres time."""
@@ -156,7 +157,7 @@ class Outlook:
         """
         first = places[:HEAD]
         other = TRANSCRIBE if stage is SURVEY else SURVEY
-        beside = self.queues[other.name].ahead(first, self.policies[other.name], self.now_ms)
+        beside = self.queues[other.name].order.ahead(first, self.policies[other.name], self.now_ms)
         before: dict[int, int] = {}
         etas: list[float | None] = []
         for place, ahead in zip(first, beside, strict=True):
@@ -172,7 +173,7 @@ class Outlook:
     def all_done_s(self) -> float | None:
         """Seconds until everything that is probed by now has ended; None when nobody can say."""
         engine, surveyors = self.capacity(TRANSCRIBE), self.capacity(SURVEY)
-        sizes = {name: queue.by_bucket() for name, queue in self.queues.items()}
+        sizes = {name: queue.order.by_bucket() for name, queue in self.queues.items()}
         audio = _work(sizes[SURVEY.name], bucket_survey_s) + self._serving(SURVEY).work
         unheard = [h for h in self.in_hand if h.state is SURVEY.working]
         work = self._serving(TRANSCRIBE).work + sum(bucket_work_s(h.place.bucket) for h in unheard)
@@ -246,7 +247,7 @@ class Outlook:
         asked = (line.name, place, moment)
         if asked not in self._answers:
             queue, policy = self.queues[line.name], self.policies[line.name]
-            (self._answers[asked],) = queue.ahead([place], policy, moment)
+            (self._answers[asked],) = queue.order.ahead([place], policy, moment)
         return self._answers[asked]
 
     def _service_s(self, engine: Capacity, own: Share) -> float:
