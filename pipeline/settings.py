@@ -253,11 +253,12 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         return Settings.model_validate(given)
     except ValidationError as refused:
         first = refused.errors()[0]
+        said = str(first["msg"]).removeprefix("Value error, ")
         if not first["loc"]:  # about several at once
-            raise BadSetting(str(first["msg"]).removeprefix("Value error, ") + ".") from None
+            raise BadSetting(said + ".") from None
         name = str(first["loc"][0])
         value = "***" if name in SECRETS else repr(given.get(name))
-        raise BadSetting(f"{PREFIX}{name.upper()}={value}: {first['msg']}") from None
+        raise BadSetting(f"{PREFIX}{name.upper()}={value}: {said}") from None
 
 
 def _refuse_unknown(environ: Mapping[str, str]) -> None:

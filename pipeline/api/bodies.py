@@ -107,7 +107,11 @@ class Job(BaseModel):
         examples=[None],
     )
     model: str | None = Field(examples=["tiny.en"])
-    attempts: int = Field(description="How often a worker was given the job", examples=[2])
+    attempts: int = Field(
+        description="How often a worker was given it at the stage it is in, since it came or was "
+        "tried again",
+        examples=[2],
+    )
     created_at: datetime
     started_at: datetime | None = Field(description="First granted to a speech engine")
     first_text_at: datetime | None = Field(description="First part transcribed")

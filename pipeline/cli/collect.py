@@ -66,8 +66,8 @@ def read_list(listed: bytes, *, null: bool) -> list[str]:
 def collect(arguments: Iterable[str]) -> tuple[list[Found], list[NotSent]]:
     """Everything the arguments lead to, once, in their order; and what leads nowhere.
 
-    A folder stands for all files below it, except hidden ones; an argument that is not there may
-    be a pattern (`*`, `?`, `[...]`, `**`).
+    A folder stands for all files below it, except hidden ones; one that cannot be read leads
+    nowhere. An argument that is not there may be a pattern (`*`, `?`, `[...]`, `**`).
     """
     found: dict[str, Found] = {}
     lost: list[NotSent] = []
@@ -75,15 +75,18 @@ def collect(arguments: Iterable[str]) -> tuple[list[Found], list[NotSent]]:
         if is_url(argument):
             found.setdefault(argument, found_url(argument))
             continue
-        files = [] if "\0" in argument else list(_files_of(argument))
-        for file in files:
-            found.setdefault(os.path.realpath(file.given), file)
-        if not files:
+        there = [] if "\0" in argument else list(_files_of(argument))
+        for one in there:
+            if isinstance(one, NotSent):
+                lost.append(one)
+            else:
+                found.setdefault(os.path.realpath(one.given), one)
+        if not there:
             lost.append(NotSent(argument, why_nothing(argument)))
     return list(found.values()), lost
 
 
-def _files_of(argument: str) -> Iterator[Found]:
+def _files_of(argument: str) -> Iterator[Found | NotSent]:
     if os.path.lexists(argument):
         yield from _files_at(Path(argument))
     else:
@@ -93,16 +96,24 @@ def _files_of(argument: str) -> Iterator[Found]:
                 yield from _files_at(Path(match))
 
 
-def _files_at(path: Path) -> Iterator[Found]:
+def _files_at(path: Path) -> Iterator[Found | NotSent]:
     if path.is_file():
         yield Found(str(path), as_text(path.name), path)
     elif path.is_dir():
-        for folder, folders, names in os.walk(path):
+        unread: list[OSError] = []
+        for folder, folders, names in os.walk(path, onerror=unread.append):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
                 file = Path(folder, name)
-                if not name.startswith(".") and file.is_file():
-                    yield Found(str(file), as_text(file.relative_to(path).as_posix()), file)
+                try:
+                    there = not name.startswith(".") and file.is_file()
+                except OSError as error:
+                    unread.append(error)
+                else:
+                    if there:
+                        yield Found(str(file), as_text(file.relative_to(path).as_posix()), file)
+        for why in unread:  # what is in there nobody knows: it must not be passed over in silence
+            yield NotSent(str(why.filename), why.strerror or str(why))
 
 
 def why_nothing(argument: str) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -114,22 +114,27 @@ def _write(
     except FairscribeError as error:  # erased or tried again meanwhile
         return Written(job["id"], job["file_name"], None, reason=error.message)
     try:
-        # written down first: a kill in between costs a second look, not a file nobody knows
-        index.write(json.dumps(own, ensure_ascii=False).encode() + b"\n")
-        write_whole(folder / own["file"], text)
+        # written down between: a kill costs a second look, not a file nobody knows; a full disk
+        # leaves what was there before, and known as that
+        line = json.dumps(own, ensure_ascii=False).encode() + b"\n"
+        write_whole(folder / own["file"], text, lambda: index.write(line))
     except OSError as error:
         return Written(job["id"], job["file_name"], None, reason=error.strerror or str(error))
     return Written(job["id"], job["file_name"], own["file"], fresh=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all. Raises `OSError`."""
+def write_whole(path: Path, text: str, before: Callable[[], Any] = lambda: None) -> None:
+    """Write a file that is there whole or not at all. Raises `OSError`.
+
+    `before` is called when all of it is written and it has not taken its place yet.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, fresh = tempfile.mkstemp(prefix=".part-", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         os.chmod(fresh, 0o666 & ~_umask())
+        before()
         os.replace(fresh, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def _cell(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return value
-    text = str(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return (
         f"'{text}"
         if text.lstrip().startswith(("=", "+", "-", "@")) or (text[:1] in "\t\r\n" and text)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from pipeline.cli.show import settings_page, shown_settings
+from pipeline.errors import BadSetting
 from pipeline.settings import Settings, read_settings, setting_rows
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
@@ -42,3 +45,11 @@ def test_every_setting_says_its_unit() -> None:
     shown = shown_settings(read_settings({}))
     assert len(shown) == len(Settings.model_fields)
     assert [row.name for row in shown if not row.unit or "unit:" in row.meaning] == []
+
+
+def test_a_refused_value_is_named_with_what_was_expected() -> None:
+    with pytest.raises(BadSetting) as refused:
+        read_settings({"FAIRSCRIBE_DATABASE_URL": "mysql://x"})
+    assert refused.value.message.startswith(
+        "FAIRSCRIBE_DATABASE_URL='mysql://x': a URL that begins with postgresql"
+    )

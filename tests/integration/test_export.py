@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from pipeline.cli import service as service_of_cli
 from pipeline.cli.export import INDEX
 from pipeline.errors import PartDown
 from pipeline.parts import Parts
 from pipeline.store import views
+from pipeline.store.session import transaction
 from tests import driven
 from tests.integration.conftest import Run
 
@@ -107,6 +110,22 @@ def test_another_batch_in_the_same_folder_is_not_taken_for_done(
     assert run("export", "tuesday", "--to", str(tmp_path)).out.startswith("0 written, 2 were there")
 
 
+def test_on_a_full_disk_the_file_before_is_not_taken_for_the_new_one(
+    run: Run, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(parts, "call.wav")
+    export = ("export", "monday", "--to", f"{tmp_path}/out")
+    assert run(*export).code == 0
+    with transaction(parts.store) as c:  # as after a retry
+        c.execute(text("UPDATE jobs SET completed_at = now()"))
+    with monkeypatch.context() as full:
+        full.setattr("tempfile.mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), ""))
+        ran = run(*export, "--overwrite")
+    assert (ran.code, "No space left on device" in ran.err) == (1, True)
+    again = run(*export)
+    assert (again.code, "not of this job" in again.err) == (1, True)
+
+
 def test_a_batch_nobody_knows_a_format_and_a_folder_that_cannot_be(
     run: Run, parts: Parts, tmp_path: Path
 ) -> None:
@@ -155,7 +174,7 @@ def test_a_table_has_a_row_a_recording_with_its_metadata_and_no_formulas(
 ) -> None:
     for name, metadata in (
         ("=cmd|'/C calc'!A0.wav", '{"agent": "7"}'),
-        ('b;,"\n.wav', '{"@x": "-1"}'),
+        ('b;,"\n.wav', '{"@x": "-1", "more": ["ä", null]}'),
     ):
         (tmp_path / "one.wav").write_bytes(b"x")
         made = run("submit", f"{tmp_path}/one.wav", "--batch-id", name[:3], "--json").json
@@ -173,6 +192,7 @@ def test_a_table_has_a_row_a_recording_with_its_metadata_and_no_formulas(
     assert [row["text"] for row in rows] == ["Grüße! Hello 🙂.", "Grüße! Hello 🙂.", ""]
     assert [row["metadata.agent"] for row in rows] == ["7", "", ""]
     assert [row["metadata.@x"] for row in rows] == ["", "'-1", ""]
+    assert [row["metadata.more"] for row in rows] == ["", '["ä", null]', ""]
     assert rows[2]["error_code"] == "not_audio"
     assert rows[0]["duration_s"] == "4.0"
 

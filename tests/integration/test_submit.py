@@ -172,6 +172,20 @@ def test_urls_are_left_to_the_service_and_what_is_none_is_told(
     assert (again.json["resumed"], again.json["jobs"]) == (2, ran.json["jobs"])
 
 
+def test_a_folder_below_that_cannot_be_read_is_named(
+    alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recordings(tmp_path / "calls", 1)
+    monkeypatch.chdir(tmp_path / "calls")
+    for _ in range(20):  # a path longer than the system takes: nobody may read that, root neither
+        os.mkdir("d" * 250)
+        os.chdir("d" * 250)
+    Path("deep.wav").write_bytes(b"x")
+    ran = alone("submit", f"{tmp_path}/calls", "--dry-run", "--json")
+    assert (ran.code, len(ran.json["recordings"])) == (1, 1)
+    assert [one["reason"] for one in ran.json["not_sent"]] == ["File name too long"]
+
+
 def test_a_rehearsal_sends_nothing_and_needs_no_service(alone: Run, tmp_path: Path) -> None:
     recordings(tmp_path / "calls", 2)
     ran = alone(
