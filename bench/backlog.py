@@ -154,7 +154,7 @@ class Line:
 
     def _facts(self) -> dict[str, Any]:
         """What the transcribe worker tells of itself."""
-        for _ in range(5):
+        for _ in range(20):
             stats = self._celery.control.inspect(timeout=3.0, limit=1, pattern="transcribe@*")
             for answer in (stats.stats() or {}).values():
                 return dict(answer["puller"])

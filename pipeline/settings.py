@@ -113,7 +113,7 @@ class Settings(BaseModel):
         0,
         ge=0,
         le=1024,
-        description="Windows in flight in one engine; 0: 8 on a CPU, 32 on a GPU (unit: windows)",
+        description="Windows in flight in one engine; 0: 16 on a CPU, 32 on a GPU (unit: windows)",
     )
     engine_threads: int = Field(
         0, ge=0, description="CPU threads of the engine; 0: one a core (unit: threads)"

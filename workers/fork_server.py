@@ -45,8 +45,9 @@ def in_use() -> Iterator[None]:
     """While this holds, vLLM starts its processes by the fork server."""
     from vllm.v1.engine import utils
 
-    # vLLM's CPU platform overwrites the variable that would name a method, with `spawn`
-    theirs = utils.get_mp_context
+    # vLLM's CPU platform overwrites the variable that would name a method, with `spawn`. A vLLM
+    # without this name goes on spawning.
+    theirs = getattr(utils, "get_mp_context", None)
     utils.get_mp_context = lambda: multiprocessing.get_context("forkserver")
     try:
         yield

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from vllm.outputs import CompletionOutput
     from vllm.v1.engine.async_llm import AsyncLLM
 
-CPU_SLOTS = 8
+CPU_SLOTS = 16
 GPU_SLOTS = 32
 """Knees of the throughput curve: beyond them each window only gets slower."""
 

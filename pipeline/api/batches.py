@@ -143,6 +143,6 @@ def _read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
         if read.tzinfo is None or not isinstance(batch_id, str) or "\0" in batch_id:
             raise ValueError(cursor)
         batch_id.encode("utf-8")
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise BadRequest("cursor is not one that a page gave.") from None
     return read, batch_id

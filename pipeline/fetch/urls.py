@@ -37,11 +37,11 @@ def checked_url(text: Any) -> str:
         raise BadRequest("The URL holds a space or a control character.")
     try:
         parts = urlsplit(text)
+        if parts.scheme not in ("http", "https"):
+            raise BadRequest("Only http and https URLs are fetched.")
         netloc = _netloc(parts)
     except (ValueError, UnicodeError):
         raise BadRequest("The URL cannot be read: its host or port is malformed.") from None
-    if parts.scheme not in ("http", "https"):
-        raise BadRequest("Only http and https URLs are fetched.")
     path, query = (quote(part, safe=_RESERVED) for part in (parts.path or "/", parts.query))
     return urlunsplit((parts.scheme, netloc, path, query, ""))
 

@@ -76,7 +76,7 @@ def give_way(store: Engine, job_id: str) -> None:
 def ask_for_next(store: Engine, handover: Handover) -> None:
     """A fetch ended: ask for the oldest that waits."""
     with transaction(store) as c:
-        waiting = fetches.first_waiting(c)
+        waiting = fetches.take_waiting(c)
     if waiting is not None:
         _ask(handover.fetch, [waiting])
 

@@ -1,8 +1,8 @@
 """Recordings that have a URL and are not here yet: who is fetched next, and how it goes.
 
 Such a job stands in `received` with an empty `sha256`. What the columns mean until it is here:
-`index_pending`, that nobody fetches it; `updated_at`, when somebody last did; `crashes`, how often
-that went wrong.
+`index_pending`, that nobody fetches it or was asked to; `updated_at`, when somebody last did or
+was; `crashes`, how often that went wrong.
 """
 
 from __future__ import annotations
@@ -65,10 +65,19 @@ def wait(c: Connection, job_id: str) -> None:
     c.execute(update(jobs).where(jobs.c.id == UUID(job_id), _UNFETCHED).values(index_pending=True))
 
 
-def first_waiting(c: Connection) -> str | None:
-    """The oldest that nobody fetches."""
-    waiting = select(jobs.c.id).where(_UNFETCHED, jobs.c.index_pending).order_by(jobs.c.id)
-    found = c.execute(waiting.limit(1)).scalar_one_or_none()
+def take_waiting(c: Connection) -> str | None:
+    """Take the oldest that nobody fetches, to ask for it: two who take at once get two."""
+    oldest = (
+        select(jobs.c.id)
+        .where(_UNFETCHED, jobs.c.index_pending)
+        .order_by(jobs.c.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    values = {"index_pending": False, "updated_at": now}
+    taken = update(jobs).where(jobs.c.id == oldest).values(values).returning(jobs.c.id)
+    found = c.execute(taken).scalar_one_or_none()
     return str(found) if found else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pipeline.api import batch_bodies, bodies, problems, queue_bodies
 from pipeline.api.app import create
+from pipeline.errors import FairscribeError, JobFailed, RecordingRefused
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
 DESCRIBED: dict[str, Any] = create().openapi()
@@ -71,3 +73,16 @@ def test_every_code_of_a_problem_is_on_the_page() -> None:
     codes = {kind.code for kind in problems.STATUS if kind.code != "recording_refused"}
     missing = sorted(code for code in codes | {"internal"} if f"`{code}`" not in PAGE)
     assert not missing
+
+
+def test_every_reason_a_job_fails_for_is_on_the_page_in_its_own_words() -> None:
+    kinds = [*subclasses(RecordingRefused), *subclasses(JobFailed)]
+    own = [kind for kind in kinds if "code" in vars(kind)]
+    rows = {f"| `{kind.code}` | {(kind.__doc__ or '').strip().rstrip('.')} |" for kind in own}
+    assert sorted(row for row in rows if row.lower() not in PAGE.lower()) == []
+
+
+def subclasses(kind: type[FairscribeError]) -> Iterator[type[FairscribeError]]:
+    for sub in kind.__subclasses__():
+        yield sub
+        yield from subclasses(sub)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -118,7 +119,8 @@ def test_batches_are_listed_newest_first_in_pages(api: TestClient, parts: Parts)
 
 
 def test_a_cursor_no_page_gave_is_a_bad_request(api: TestClient) -> None:
-    for cursor in ("x", "bnVsbA==", "WyIxIiwgIngiXQ==", "", "é", "WzEsIDJd"):
+    nested = base64.urlsafe_b64encode(b"[" * 20_000).decode()
+    for cursor in ("x", "bnVsbA==", "WyIxIiwgIngiXQ==", "", "é", "WzEsIDJd", nested):
         answer = api.get("/v1/batches", params={"cursor": cursor})
         assert_problem(answer, 400, "bad_request")
     assert_problem(api.get("/v1/batches?limit=0"), 400, "bad_request")

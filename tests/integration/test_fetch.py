@@ -17,8 +17,10 @@ from sqlalchemy import text
 
 from pipeline.errors import PartDown
 from pipeline.fetch.fetcher import Fetcher
+from pipeline.handover import ERRANDS_QUEUE
 from pipeline.job import JobView, State
 from pipeline.parts import Parts
+from pipeline.queue.redis_queue import connect
 from pipeline.steps.accept import Upload, accept, accept_urls, new_job_id
 from pipeline.steps.cancel import cancel
 from pipeline.steps.erase import erase
@@ -191,11 +193,21 @@ def test_the_sweep_asks_again_for_the_right_errand(parts: Parts) -> None:
     with transaction(parts.store) as c:
         fetches.begin(c, to_fetch)
         c.execute(text("UPDATE jobs SET updated_at = updated_at - interval '31 seconds'"))
-        assert fetches.first_waiting(c) is None
+        assert fetches.take_waiting(c) is None
     assert swept() == ([to_probe], [to_fetch])
     assert swept() == ([], [])  # told once
     with transaction(parts.store) as c:
-        assert fetches.first_waiting(c) == to_fetch
+        assert fetches.take_waiting(c) == to_fetch
+
+
+def test_fetches_that_end_at_once_ask_for_different_recordings(parts: Parts) -> None:
+    older, newer = named(parts, "http://example.com/a.wav", "http://example.com/b.wav")
+    with transaction(parts.store) as one, transaction(parts.store) as other:
+        assert [fetches.take_waiting(one), fetches.take_waiting(other)] == [older, newer]
+    with transaction(parts.store) as c:
+        assert fetches.take_waiting(c) is None
+        fetches.wait(c, older)  # nobody was free after all
+        assert fetches.take_waiting(c) == older
 
 
 def test_slow_servers_take_four_threads_and_leave_the_others_to_probes(
@@ -239,8 +251,8 @@ def test_slow_servers_take_four_threads_and_leave_the_others_to_probes(
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(20) == 0
         assert time.monotonic() - begun_s < 10
-        with transaction(parts.store) as c:
-            assert fetches.first_waiting(c) == stuck
+        # given up, and asked for again: the message waits for the next worker
+        assert connect(parts.settings.redis_url or "").llen(ERRANDS_QUEUE) == 1
     except BaseException:
         print((tmp_path / "log").read_text()[-4000:])
         raise

@@ -1,9 +1,9 @@
 """What the documents tell people to type is typed here, against a house that runs.
 
-Every ```sh block of README.md, docs/api.md and docs/cli.md runs as it stands, in the order of its
-page, but for the addresses and ids it uses as examples. Where a ```json block follows, the answer
-must have its shape: the same keys, at every depth. The house has the echo engine: words are not
-compared here.
+Every ```sh and ```python block of README.md, docs/api.md and docs/cli.md runs as it stands, in the
+order of its page, but for the addresses and ids it uses as examples. Where a ```json block follows,
+the answer must have its shape: the same keys, at every depth. The house has the echo engine: words
+are not compared here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ PAGES = tuple(p for p in ("README.md", "docs/api.md", "docs/cli.md") if (ROOT / 
 RESTING = re.compile(r"^make (demo|up|test|verify|setup|check)$")
 """Commands that test, or start a house, themselves: that they exist is all that is asked here."""
 
+RUNS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
+
 SAMPLE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|JOB_ID")
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -37,6 +40,7 @@ class Example:
 
     page: str
     line: int
+    language: str
     commands: str
     answer: Any = None
 
@@ -45,18 +49,20 @@ class Example:
 
 
 def examples(page: str) -> list[Example]:
-    """The ```sh blocks of a page, in order."""
+    """The blocks of a page that can be run, in order."""
     text = (ROOT / page).read_text("utf-8")
     found: list[Example] = []
     blocks = list(FENCE.finditer(text))
     for n, block in enumerate(blocks):
-        if block[1] != "sh":
+        if block[1] not in RUNS:
             continue
         after = blocks[n + 1] if n + 1 < len(blocks) else None
         # an answer stands right below its command
         shown = after and after[1] == "json" and not text[block.end() : after.start()].strip()
         line = text.count("\n", 0, block.start()) + 1
-        found.append(Example(page, line, block[2], json.loads(after[2]) if shown else None))
+        found.append(
+            Example(page, line, block[1], block[2], json.loads(after[2]) if shown else None)
+        )
     return found
 
 
@@ -144,7 +150,7 @@ def test_what_a_page_tells_people_to_type_works(
         "FAIRSCRIBE_API_URL": up.up["api"],
     }
     typed = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
+        [*RUNS[example.language], commands],
         cwd=folder, env=env, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert typed.returncode == 0, f"{commands}\n{typed.stdout}\n{typed.stderr}"
