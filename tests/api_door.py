@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import httpx
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 
 from pipeline.api.app import create
-from tests.lines import eventually
+from tests.listening import listening
 
 Open = Callable[..., TestClient]
 
@@ -41,23 +38,13 @@ def api(open_api: Open) -> TestClient:
     return open_api()
 
 
-@contextmanager
-def listening(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture
+def served(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The API behind a real server and a real socket: its URL. For streams and hang-ups."""
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    config = uvicorn.Config(create(), host="127.0.0.1", port=0, log_level="warning")
-    config.timeout_graceful_shutdown = 1
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        eventually(lambda: server.started, 20)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(10)
+    with listening() as url:
+        yield url
 
 
 def send(api: TestClient, *files: tuple[str, bytes], **fields: str) -> httpx.Response:
@@ -69,4 +56,6 @@ def assert_problem(answer: httpx.Response, status: int, code: str) -> str:
     """The answer is this problem; its sentence."""
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
+    assert set(answer.json()) == {"type", "title", "status", "detail", "code"}
+    assert answer.json()["status"] == status
     return str(answer.json()["detail"])

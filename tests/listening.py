@@ -19,8 +19,12 @@ from tests.lines import eventually
 
 @contextlib.contextmanager
 def listening() -> Iterator[str]:
-    """The address of an API that reads its settings from the environment now."""
-    server = uvicorn.Server(uvicorn.Config(create(), port=0, log_level="critical"))
+    """The address of an API that reads its settings from the environment now.
+
+    A stream that is open at the end is given a second.
+    """
+    config = uvicorn.Config(create(), port=0, log_level="critical", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

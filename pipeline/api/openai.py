@@ -20,6 +20,7 @@ from pipeline.api.openai_bodies import Model, ModelList
 from pipeline.api.openai_described import AUDIO_ANSWERS, FORM_BODY, NO_MODEL
 from pipeline.api.openai_form import (
     ALL_FIELDS,
+    GRANULARITIES,
     WHISPER_1,
     Asked,
     ResponseFormat,
@@ -103,7 +104,12 @@ async def _hear(request: Request, parts: Parts, task: str) -> Response:
     limit_bytes = parts.settings.max_upload_bytes
     place = parts.settings.home / "uploads"
     async with read_form(
-        request, place, files="file", fields=ALL_FIELDS, limit_bytes=limit_bytes
+        request,
+        place,
+        files="file",
+        fields=ALL_FIELDS,
+        repeated=GRANULARITIES,
+        limit_bytes=limit_bytes,
     ) as form:
         asked = read_asked(form, parts.settings)
         upload = _upload(parts.settings, asked, form.chunks(asked.file), task)

@@ -22,7 +22,7 @@ WHISPER_1 = "whisper-1"
 
 ResponseFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 
-_GRANULARITIES = ("timestamp_granularities[]", "timestamp_granularities")
+GRANULARITIES = ("timestamp_granularities[]", "timestamp_granularities")
 """Sent with brackets by OpenAI's clients, without by some others."""
 
 FIELDS = {
@@ -47,7 +47,8 @@ IGNORED = (
 )
 """Fields of OpenAI's other models, as its clients spell them."""
 
-ALL_FIELDS = (*FIELDS, _GRANULARITIES[1], *IGNORED)
+ALL_FIELDS = tuple(name for name in (*FIELDS, *IGNORED) if name not in GRANULARITIES)
+"""Fields that come once; those that may come more often are `GRANULARITIES`."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +112,15 @@ def _language(form: Form) -> str | None:
 
 
 def _check_granularities(form: Form) -> None:
-    asked = [value for name in _GRANULARITIES for value in form.repeated.get(name, [])]
+    asked = [value for name in GRANULARITIES for value in form.repeated[name]]
     if "word" in asked:
         raise BadParameter(
             "There are no word times: Whisper as it is run here times segments, and word times "
             "would be made up. Ask for `segment`.",
-            _GRANULARITIES[0],
+            GRANULARITIES[0],
         )
     if any(value != "segment" for value in asked):
-        raise BadParameter("timestamp_granularities[] may only be `segment`.", _GRANULARITIES[0])
+        raise BadParameter("timestamp_granularities[] may only be `segment`.", GRANULARITIES[0])
 
 
 def _check_temperature(text: str) -> None:

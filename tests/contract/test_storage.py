@@ -43,10 +43,6 @@ def megabytes(count: int) -> Iterator[bytes]:
         yield bytes([number % 256]) * 65_536
 
 
-def keys_under(folder: Path) -> list[str]:
-    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
-
-
 @pytest.mark.parametrize("count", [1, 17], ids=["one piece", "many parts"])
 def test_what_was_put_comes_back(storage: Storage, count: int) -> None:
     whole = b"".join(megabytes(count))

@@ -6,16 +6,13 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from pipeline.api.app import create
 from pipeline.api.transcripts import attachment
 from pipeline.job import TRANSCRIBE
 from pipeline.parts import Parts
@@ -25,46 +22,12 @@ from pipeline.steps.ratio import write_ratios
 from pipeline.store import jobs, policies, views
 from pipeline.store.session import transaction
 from tests import driven
+from tests.api_door import Open, api, assert_problem, open_api, send
+
+__all__ = ["api", "open_api"]
 
 CLOSED = "127.0.0.1:1"
 """An address where nothing listens."""
-
-Open = Callable[..., TestClient]
-
-
-@pytest.fixture
-def open_api(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Start the API with `environ`, some of it replaced."""
-    opened: list[TestClient] = []
-
-    def start(**instead: str) -> TestClient:
-        for name, value in {**environ, **instead}.items():
-            monkeypatch.setenv(name, value)
-        client = TestClient(create(), raise_server_exceptions=False)
-        client.__enter__()
-        opened.append(client)
-        return client
-
-    yield start
-    for client in opened:
-        client.__exit__(None, None, None)
-
-
-@pytest.fixture
-def api(open_api: Open) -> TestClient:
-    return open_api()
-
-
-def send(api: TestClient, *files: tuple[str, bytes], **fields: str) -> httpx.Response:
-    return api.post("/v1/jobs", files=[("files", file) for file in files], data=fields)
-
-
-def assert_problem(answer: httpx.Response, status: int, code: str) -> str:
-    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert set(answer.json()) == {"type", "title", "status", "detail", "code"}
-    assert answer.json()["status"] == status
-    return str(answer.json()["detail"])
 
 
 def stored(settings: Settings) -> list[Path]:

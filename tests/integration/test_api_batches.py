@@ -16,12 +16,13 @@ from sqlalchemy import text
 
 from pipeline.api import events
 from pipeline.parts import Parts
+from pipeline.store import batches
 from pipeline.store.session import transaction
 from tests import driven
-from tests.api_door import api, assert_problem, listening, open_api
+from tests.api_door import api, assert_problem, open_api, served
 from tests.lines import eventually
 
-__all__ = ["api", "open_api"]
+__all__ = ["api", "open_api", "served"]
 
 
 def sql(parts: Parts, statement: str, **values: Any) -> None:
@@ -223,17 +224,37 @@ def test_an_id_of_no_event_is_a_bad_request(api: TestClient, parts: Parts) -> No
         assert_problem(api.get("/v1/batches/b/events", headers=headers), 400, "bad_request")
 
 
+def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Makes streams look often; one entry for each look at what has ended."""
+    looks: list[int] = []
+    ended = batches.ended
+
+    def counted(*asked: Any) -> Any:
+        looks.append(1)
+        return ended(*asked)
+
+    monkeypatch.setattr(batches, "ended", counted)
+    monkeypatch.setattr(events, "LOOK_S", 0.05)
+    return looks
+
+
+def look_again(looks: list[int]) -> None:
+    """Wait until a look that begins from now on is over."""
+    before = len(looks)
+    eventually(lambda: len(looks) >= before + 3)
+
+
 def test_a_job_that_becomes_visible_late_is_told_all_the_same(
     api: TestClient, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a job that ended, by its clock, before one that was told already
-    monkeypatch.setattr(events, "LOOK_S", 0.05)
+    looks = counted_looks(monkeypatch)
     ids = [driven.received(parts, f"{n}.wav", "b") for n in range(3)]
     answers: list[str] = []
     driven.failed(parts, ids[0])
     watch = threading.Thread(target=lambda: answers.append(api.get("/v1/batches/b/events").text))
     watch.start()
-    time.sleep(0.5)
+    look_again(looks)
     with transaction(parts.store) as c:
         c.execute(
             text(
@@ -242,7 +263,7 @@ def test_a_job_that_becomes_visible_late_is_told_all_the_same(
             ),
             {"told": ids[0], "id": ids[1]},
         )
-    time.sleep(0.3)
+    look_again(looks)
     driven.failed(parts, ids[2])
     watch.join(10)
     told = [event[2]["id"] for event in read_events(answers[0]) if event[0] == "job"]
@@ -250,35 +271,34 @@ def test_a_job_that_becomes_visible_late_is_told_all_the_same(
 
 
 def test_a_live_stream_tells_changes_outlives_an_outage_and_ends_with_the_batch(
-    environ: dict[str, str], parts: Parts, monkeypatch: pytest.MonkeyPatch
+    served: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "LOOK_S", 0.1)
     monkeypatch.setattr(events, "HEARTBEAT_S", 0.3)
     first, second = (driven.received(parts, f"{n}.wav", "b") for n in range(2))
     heard: list[str] = []
-    with listening(environ, monkeypatch) as url:
 
-        def listen() -> None:
-            with httpx.stream("GET", f"{url}/v1/batches/b/events", timeout=20) as answer:
-                heard.extend(answer.iter_text())
+    def listen() -> None:
+        with httpx.stream("GET", f"{served}/v1/batches/b/events", timeout=20) as answer:
+            heard.extend(answer.iter_text())
 
-        watch = threading.Thread(target=listen)
-        watch.start()
-        eventually(lambda: "event: batch" in "".join(heard))
-        eventually(lambda: ": still here" in "".join(heard))
-        ticket = driven.running(parts, first)
-        eventually(lambda: '"processing":1' in "".join(heard))
-        driven.completed(parts, first, ticket)
-        eventually(lambda: first in "".join(heard))
-        # every connection of the API to Postgres is cut
-        sql(
-            parts,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'fairscribe' AND pid <> pg_backend_pid()",
-        )
-        driven.failed(parts, second)
-        watch.join(10)
-        assert not watch.is_alive()
+    watch = threading.Thread(target=listen)
+    watch.start()
+    eventually(lambda: "event: batch" in "".join(heard))
+    eventually(lambda: ": still here" in "".join(heard))
+    ticket = driven.running(parts, first)
+    eventually(lambda: '"processing":1' in "".join(heard))
+    driven.completed(parts, first, ticket)
+    eventually(lambda: first in "".join(heard))
+    # every connection of the API to Postgres is cut
+    sql(
+        parts,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'fairscribe' AND pid <> pg_backend_pid()",
+    )
+    driven.failed(parts, second)
+    watch.join(10)
+    assert not watch.is_alive()
     told = read_events("".join(heard))
     assert [event[2]["id"] for event in told if event[0] == "job"] == [first, second]
     assert told[-1][0] == "done"
@@ -288,7 +308,7 @@ def test_a_live_stream_tells_changes_outlives_an_outage_and_ends_with_the_batch(
 
 
 def test_fifty_idle_streams_hold_no_thread_and_end_when_their_clients_go(
-    environ: dict[str, str], parts: Parts, monkeypatch: pytest.MonkeyPatch
+    served: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driven.received(parts, "a.wav", "b")
     running: list[int] = []
@@ -303,10 +323,7 @@ def test_fifty_idle_streams_hold_no_thread_and_end_when_their_clients_go(
             running.pop()
 
     monkeypatch.setattr(events.BatchEvents, "stream", counted)
-    with (
-        listening(environ, monkeypatch) as url,
-        httpx.Client(base_url=url, timeout=20, limits=httpx.Limits()) as client,
-    ):
+    with httpx.Client(base_url=served, timeout=20, limits=httpx.Limits()) as client:
         client.get("/v1/health")
         asked = [client.build_request("GET", "/v1/batches/b/events") for _ in range(50)]
         answers = [client.send(one, stream=True) for one in asked]
@@ -327,12 +344,12 @@ def test_fifty_idle_streams_hold_no_thread_and_end_when_their_clients_go(
 def test_a_batch_whose_last_job_is_erased_ends_its_stream(
     api: TestClient, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "LOOK_S", 0.05)
+    looks = counted_looks(monkeypatch)
     job_id = driven.received(parts, "a.wav", "b")
     answers: list[str] = []
     watch = threading.Thread(target=lambda: answers.append(api.get("/v1/batches/b/events").text))
     watch.start()
-    time.sleep(0.3)
+    look_again(looks)
     api.delete(f"/v1/jobs/{job_id}")
     watch.join(10)
     assert read_events(answers[0])[-1] == ("done", None, {"batch_id": "b"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from pipeline.store.session import transaction
 from tests.integration.test_errands import tone
 from tests.lines import eventually, states
 from tests.web import Web, serving
+from workers.command_lines import command_line
 
 
 @pytest.fixture(scope="module")
@@ -225,10 +225,9 @@ def test_slow_servers_take_four_threads_and_leave_the_others_to_probes(
     web.pages["/slow"] = slow
     ids = named(parts, *[web.url("/slow")] * 10)
     parts.handover.fetch(ids)
-    words = "celery -A workers.errands worker -P threads -c 8 -Q errands -n errands@%h"
     with (tmp_path / "log").open("wb") as log:
         worker = subprocess.Popen(
-            [sys.executable, "-m", *words.split(), "--without-gossip", "--without-mingle"],
+            command_line("errands", parts.settings),
             env={**os.environ, **environ, "FAIRSCRIBE_URL_PRIVATE": "true"},
             stdout=log,
             stderr=log,

@@ -120,7 +120,7 @@ def test_flushall_loses_nothing_and_stops_no_running_work(parts: Parts) -> None:
 
 def test_a_short_newcomer_gets_the_next_slot_while_a_long_job_is_in_hand(parts: Parts) -> None:
     parts.queues[TRANSCRIBE.name].set_policy(parse_policy("hrrn(1.5)"))
-    long = surveyed_job(parts, windows=200)
+    long = surveyed_job(parts, windows=60)
     with pulling(parts, EchoEngine(slots=2, fixed_s=0.1, per_second_s=0.0)):
         eventually(lambda: view(parts, long).progress > 0)
         shorts = [surveyed_job(parts) for _ in range(5)]
@@ -136,10 +136,12 @@ def test_a_job_in_hand_that_gets_no_slot_is_given_back_with_its_first_arrival(
     parts.queues[TRANSCRIBE.name].set_policy(parse_policy("sjf"))
     long = surveyed_job(parts, windows=30)
     arrival = view(parts, long).created_at
-    with pulling(parts, EchoEngine(slots=1, fixed_s=0.3, per_second_s=0.0)):
+    engine = EchoEngine(slots=1, fixed_s=0.3, per_second_s=0.0)
+    with pulling(parts, engine):
         eventually(lambda: view(parts, long).progress > 0)
         shorts = [surveyed_job(parts) for _ in range(12)]
         eventually(lambda: view(parts, long).state is State.SURVEYED)
+        engine._fixed_s = 0.02  # the rest need not take its time
         eventually(lambda: all(view(parts, s).state is State.COMPLETED for s in shorts), 30)
         eventually(lambda: all_completed(parts, 13), 30)
     assert view(parts, long).attempts >= 2
