@@ -100,7 +100,9 @@ def _queued(
 
 def _in_hand(stage: Stage, outlook: Outlook, limit: int) -> list[JobInHand]:
     """Jobs workers have at `stage`, the nearest to its end first, those without forecast last."""
-    held = [job for job in outlook.in_hand if job.state is stage.working][:limit]
+    held = [job for job in outlook.in_hand if job.state is stage.working]
+    # forecasts cost: they are made for those with least left, who are nearly always the next to end
+    held = sorted(held, key=lambda job: job.windows_total - job.windows_done)[:limit]
     etas = [outlook.job(job).eta_s if n < HEAD else None for n, job in enumerate(held)]
     order = sorted(
         zip(held, etas, strict=True), key=lambda row: (row[1] is None, row[1], row[0].place.job_id)

@@ -6,7 +6,6 @@ Everything here raises `BadRequest` with a sentence for what cannot be meant.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ import uuid_utils.compat as uuid_utils
 
 from pipeline.errors import BadRequest
 from pipeline.job import AUTO, TASKS
+from pipeline.transcript.languages import LANGUAGES
 
 BATCH_ID_LIMIT = 200
 """Longest batch id, characters."""
@@ -60,9 +60,11 @@ def _batch_id(given: Any) -> str:
 def _language(given: Any) -> str | None:
     if given in (None, ""):
         return None
-    if given != AUTO and not (isinstance(given, str) and re.fullmatch("[a-z]{2,3}", given)):
-        raise BadRequest(f"language is a code such as en, or {AUTO}, not {_short(given)}.")
-    return str(given)
+    if not isinstance(given, str) or given not in (AUTO, *LANGUAGES):
+        raise BadRequest(
+            f"language is a code that Whisper knows, such as en, or {AUTO}, not {_short(given)}."
+        )
+    return given
 
 
 def _options(task: Any, speakers: Any) -> dict[str, Any]:

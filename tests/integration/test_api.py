@@ -162,6 +162,7 @@ def test_a_file_without_a_name_is_called_unnamed(api: TestClient) -> None:
         ({"metadata": '{"a": "\\ud800"}'}, "metadata is not JSON"),
         ({"metadata": "[" * 100_000}, "metadata is not JSON"),
         ({"language": "english, please"}, "language is a code"),
+        ({"language": "xx"}, "language is a code that Whisper knows"),
         ({"batch_id": "b" * 201}, "batch_id"),
         ({"batch": "monday"}, "'batch'"),
     ],
