@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 import uuid
 from typing import Any
@@ -154,8 +155,10 @@ class Line:
 
     def _facts(self) -> dict[str, Any]:
         """What the transcribe worker tells of itself."""
+        # by its name: with a pattern the first answer may be another worker's empty one
+        worker = f"transcribe@{socket.gethostname()}"
         for _ in range(20):
-            stats = self._celery.control.inspect(timeout=3.0, limit=1, pattern="transcribe@*")
+            stats = self._celery.control.inspect(timeout=3.0, limit=1, destination=[worker])
             for answer in (stats.stats() or {}).values():
                 return dict(answer["puller"])
         raise SystemExit("the transcribe worker does not answer")
