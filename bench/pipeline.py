@@ -4,12 +4,12 @@
                               --against raw --json
 
 Everything is up on this machine in a throw-away folder; beside it a process with vLLM alone waits.
-After a pass of each
-that is not counted, in turn, three times: `raw`, the surveyed windows through `LLM.generate`; `transcribe`, the same
-windows as a backlog of surveyed jobs through the real worker, from the first grant to the last
-transcript; `pipeline`, the same files from the first upload to the last transcript in Postgres.
-While one is measured the others are idle. Figures are medians; every single one is told too, with
-the share of the machine that somebody else used meanwhile.
+After a pass of each that is not counted, in turn, three times: `raw`, the surveyed windows through
+`LLM.generate`; `transcribe`, the same windows as a backlog of surveyed jobs through the real
+worker, from the first grant to the last transcript; `pipeline`, the same files from the first
+upload to the last transcript in Postgres. While one is measured the others are idle. Figures are
+medians; every single one is told too, with the share of the machine that somebody else used
+meanwhile.
 
     audio_s_per_s   seconds of recording a second of wall time
     ratio_raw       transcribe over raw: what of the engine's speed arrives
