@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,15 @@ from pipeline.settings import Settings, read_settings, sqlalchemy_url
 from pipeline.store import schema
 from pipeline.store.session import open_store
 from tests.servers import start_servers
+
+# A shell starts background commands with these ignored, and every process below inherits that: a
+# test that sends Ctrl-C would wait in vain.
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 
