@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from bench.memory import sizes_mb
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.pack import survey
 from pipeline.weights import find_model
@@ -96,9 +97,7 @@ def memory() -> dict[str, dict[str, int]]:
         command = " ".join(process.cmdline())
         named = {"EngineCore": "engine core", "forkserver": "fork server", "tracker": "tracker"}
         name = next((name for mark, name in named.items() if mark in command), "worker")
-        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
-        sizes = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in lines}
-        found[name] = {"rss": sizes["Rss"], "pss": sizes["Pss"]}
+        found[name] = sizes_mb(process.pid)
     return found
 
 

@@ -8,8 +8,11 @@ from uuid import UUID
 from fastapi import Depends, Path, Request
 
 from pipeline.errors import NoSuchBatch, NoSuchJob
+from pipeline.job import JobView
 from pipeline.parts import Parts
 from pipeline.settings import Settings
+from pipeline.store import views
+from pipeline.store.session import transaction
 
 
 def _parts(request: Request) -> Parts:
@@ -30,6 +33,15 @@ def _batch_id(batch_id: Annotated[str, Path(description="As given to `POST /v1/j
     if not batch_id or "\0" in batch_id:
         raise NoSuchBatch
     return batch_id
+
+
+def existing_job(parts: Parts, job_id: str) -> JobView:
+    """The job; raises `NoSuchJob`."""
+    with transaction(parts.store) as c:
+        view = views.view(c, job_id)
+    if view is None:
+        raise NoSuchJob
+    return view
 
 
 def flower_of(settings: Settings) -> str | None:

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.described import openai_problems
 from pipeline.api.form import read_form
-from pipeline.api.given import GivenParts
+from pipeline.api.given import GivenParts, existing_job
 from pipeline.api.openai_bodies import Model, ModelList
 from pipeline.api.openai_described import AUDIO_ANSWERS, FORM_BODY, NO_MODEL
 from pipeline.api.openai_form import (
@@ -32,7 +32,6 @@ from pipeline.clock import SystemClock
 from pipeline.errors import (
     FairscribeError,
     JobFailed,
-    NoSuchJob,
     PartDown,
     RecordingRefused,
     TranscriptNotReady,
@@ -141,7 +140,7 @@ async def _ended(request: Request, parts: Parts, job_id: str) -> JobView | None:
     seen_s = clock.monotonic_s()
     while True:
         try:
-            view = await run_in_threadpool(_view, parts, job_id)
+            view = await run_in_threadpool(existing_job, parts, job_id)
             seen_s = clock.monotonic_s()
             if view.state in FINAL:
                 return view
@@ -160,14 +159,6 @@ def _cancel(parts: Parts, job_id: str) -> None:
         log().info("caller_hung_up", job_id=job_id, cancelled=cancelled)
     except PartDown as down:
         log().warning("caller_hung_up_not_cancelled", job_id=job_id, why=down.message)
-
-
-def _view(parts: Parts, job_id: str) -> JobView:
-    with transaction(parts.store) as c:
-        view = views.view(c, job_id)
-    if view is None:
-        raise NoSuchJob("The recording was deleted while it was waited for.")
-    return view
 
 
 def _transcript(parts: Parts, view: JobView) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Cancelled, Job, JobPage, Status
 from pipeline.api.described import problems
-from pipeline.api.given import GivenJobId, GivenParts, flower_of
+from pipeline.api.given import GivenJobId, GivenParts, existing_job, flower_of
 from pipeline.api.transcripts import TRANSCRIPT_ANSWERS, GivenDownload, GivenFormat, render
 from pipeline.clock import SystemClock
 from pipeline.errors import BadRequest, NoSuchJob, NotRetryable, PartDown, TranscriptNotReady
@@ -50,7 +50,7 @@ async def read_job(
     deadline_s = clock.monotonic_s() + wait
     while True:
         # a thread for the look alone: between looks a waiting request costs none
-        view = await run_in_threadpool(_view, parts, job_id)
+        view = await run_in_threadpool(existing_job, parts, job_id)
         left_s = deadline_s - clock.monotonic_s()
         if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
             stands = await run_in_threadpool(_stands, parts, view)
@@ -75,7 +75,7 @@ def read_transcript(
 ) -> Response:
     """The transcript in the format asked for, once the job is completed."""
     body = so_far(parts.store, job_id) if partial else _whole(parts, job_id)
-    return render(body, format, _view(parts, job_id).file_name if download else None)
+    return render(body, format, existing_job(parts, job_id).file_name if download else None)
 
 
 def _whole(parts: Parts, job_id: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def list_jobs(
 def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
     """Stop a job, whatever it is doing. One that has ended stays as it ended."""
     did = cancel_job(parts.store, parts.queues, job_id)
-    view = _view(parts, job_id)
+    view = existing_job(parts, job_id)
     return Cancelled(id=job_id, status=Job.of(view).status, cancelled=did)
 
 
@@ -142,7 +142,7 @@ def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
 def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
     """Begin a failed or cancelled job again, as if it had just come."""
     retry_job(parts.store, parts.storage, parts.handover, job_id)
-    return Job.of(_view(parts, job_id), flower=flower_of(parts.settings))
+    return Job.of(existing_job(parts, job_id), flower=flower_of(parts.settings))
 
 
 @router.delete(
@@ -166,14 +166,6 @@ def _stands(parts: Parts, view: JobView) -> Forecast:
         return forecast_job(parts, view.id)
     except PartDown:
         return Forecast(None, None)
-
-
-def _view(parts: Parts, job_id: str) -> JobView:
-    with transaction(parts.store) as c:
-        view = views.view(c, job_id)
-    if view is None:
-        raise NoSuchJob
-    return view
 
 
 def _not_ready(view: JobView | None) -> NoSuchJob | TranscriptNotReady:

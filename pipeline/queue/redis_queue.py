@@ -190,6 +190,14 @@ class RedisQueue:
         """Take waiting jobs out; those in work are left to their workers."""
         return self._count("withdraw", [self._ready], job_ids)
 
+    def retract(self, job_ids: Sequence[str]) -> bool:
+        """Like `withdraw`, but an outage is no error: the next grant refuses such ghosts."""
+        try:
+            self.withdraw(job_ids)
+        except PartDown:
+            return False
+        return True
+
     # -- recovery ---------------------------------------------------------------------------
 
     def reap(self, limit: int = 100) -> list[tuple[str, str]]:

@@ -7,13 +7,9 @@ then the fence refuses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy import Engine
 
-from pipeline.errors import PartDown
 from pipeline.job import STAGES
-from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.store import batches, jobs
 from pipeline.store.session import transaction
@@ -28,7 +24,7 @@ def cancel(store: Engine, queues: dict[str, RedisQueue], job_id: str) -> bool:
         before = jobs.cancel(c, job_id)
     for stage in STAGES:
         if before is stage.waiting:
-            _withdraw(queues[stage.name], [job_id])
+            queues[stage.name].retract([job_id])
     return before is not None
 
 
@@ -42,17 +38,7 @@ def cancel_batch(store: Engine, queues: dict[str, RedisQueue], batch_id: str) ->
         with transaction(store) as c:
             stopped, after = batches.cancel_page(c, batch_id, after, PAGE)
         for queue in queues.values():
-            _withdraw(queue, stopped)
+            queue.retract(stopped)
         cancelled += len(stopped)
         if after is None:
             return cancelled
-
-
-def _withdraw(queue: RedisQueue, job_ids: Sequence[str]) -> None:
-    if not job_ids:
-        return
-    try:
-        queue.withdraw(job_ids)
-    except PartDown as down:
-        # ghosts in the index: the next grant refuses them
-        log().info("cancelled_ghosts_left", jobs=len(job_ids), why=down.message)

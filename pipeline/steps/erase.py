@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
-from pipeline.errors import NoSuchJob, PartDown
+from pipeline.errors import NoSuchJob
 from pipeline.intake.storage import Storage
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
@@ -35,9 +35,5 @@ def erase(store: Engine, storage: Storage, queues: dict[str, RedisQueue], job_id
     with transaction(store) as c:
         jobs.erase(c, job_id)
     for queue in queues.values():
-        try:
-            queue.withdraw([job_id])
-        except PartDown as down:
-            # a ghost in the index: the next grant refuses it
-            log().info("erased_ghost_left", job_id=job_id, why=down.message)
+        queue.retract([job_id])
     log().info("erased", job_id=job_id)
