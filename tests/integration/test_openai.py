@@ -249,7 +249,7 @@ def test_a_part_that_is_down_is_a_503_that_says_when_to_come_again(serve: Serve)
 def test_a_moments_outage_is_waited_out(
     address: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, view = [], door._view
+    looks, view = [], door.existing_job
 
     def away_twice(*arguments: Any) -> Any:
         looks.append(1)
@@ -257,7 +257,7 @@ def test_a_moments_outage_is_waited_out(
             raise PartDown("Postgres does not answer: restarting")
         return view(*arguments)
 
-    monkeypatch.setattr(door, "_view", away_twice)
+    monkeypatch.setattr(door, "existing_job", away_twice)
     with asking(address, max_retries=0) as client, each_job(parts, driven.completed):
         assert client.audio.transcriptions.create(model="whisper-1", file=SOUND).text
     assert len(looks) >= 3
