@@ -1,7 +1,7 @@
 """The whole line measured against vLLM's bare engine on the very same windows.
 
     fairscribe bench pipeline --model tiny.en|base --set calls0|calls40|calls60|short|long
-                              --against raw --json
+                              --against raw [--speech-s S] [--slots N] [--rounds N] --json
 
 Everything is up on this machine in a throw-away folder; beside it a process with vLLM alone waits.
 After a pass of each that is not counted, in turn, three times: `raw`, the surveyed windows through
@@ -59,7 +59,8 @@ def main() -> None:
     with throwaway_home() as home:
         recordings = make_set(asked.set, asked.speech_s, folder(home))
         find_model(asked.model, home)  # written before two processes ask for it
-        with bare(asked, home, recordings) as raw, everything_up(home) as (up, _):
+        up_with = everything_up(home, SLOTS=str(asked.slots))
+        with bare(asked, home, recordings) as raw, up_with as (up, _):
             line = Line(up, recordings)
             raw.wait_ready()
             runs = rounds(raw, line, asked, began_s)
@@ -73,6 +74,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--set", default="calls40", choices=sorted(SILENCE))
     parser.add_argument("--against", default="raw", choices=["raw", "raw-async"])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--slots", type=int, default=0, help="of both; 0: the device's own")
     parser.add_argument("--speech-s", type=float, help="seconds of speech in the set")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
@@ -174,7 +176,7 @@ def bare(asked: argparse.Namespace, home: Path, recordings: list[Recording]) -> 
             (windows / f"{number:05}.pcm").write_bytes(recording.window(window.index))
             number += 1
     kind = "async" if asked.against == "raw-async" else "offline"
-    words = [kind, str(home / "models" / asked.model), str(windows), "0", LANGUAGE]
+    words = [kind, str(home / "models" / asked.model), str(windows), str(asked.slots), LANGUAGE]
     with (home / "raw.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "bench.raw", *words],
