@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import text
 
 from pipeline.api.transcripts import attachment
 from pipeline.job import TRANSCRIBE
@@ -201,6 +202,17 @@ def test_a_request_without_files_or_that_is_no_form_is_a_bad_request(
 ) -> None:
     assert_problem(api.post("/v1/jobs", **body), 400, "bad_request")
     assert stored(settings) == []
+
+
+def test_a_waiting_job_is_cancelled_and_erased_while_redis_is_down(
+    open_api: Open, parts: Parts
+) -> None:
+    api = open_api(FAIRSCRIBE_REDIS_URL=f"redis://{CLOSED}/0")
+    waits = [driven.received(parts, name) for name in ("a", "b")]
+    for job_id in waits:
+        driven.probed(parts, job_id)
+    assert api.post(f"/v1/jobs/{waits[0]}/cancel").json()["cancelled"] is True
+    assert api.delete(f"/v1/jobs/{waits[1]}").status_code == 204
 
 
 def test_an_upload_is_accepted_while_redis_is_down(open_api: Open) -> None:
@@ -554,6 +566,18 @@ def test_the_queue_tells_why_each_stands_there_and_when_it_is_done(
         "transcribe",
     )
     assert held["eta_s"] > 0
+
+
+def test_of_the_jobs_in_hand_the_one_with_least_left_is_shown(
+    api: TestClient, parts: Parts
+) -> None:
+    ids = [driven.running(parts, driven.received(parts)).job_id for _ in range(3)]
+    with transaction(parts.store) as c:
+        for job_id, windows in zip(ids, (9, 2, 5), strict=True):
+            many = text("UPDATE jobs SET windows_total = :n WHERE id = :id")
+            c.execute(many, {"n": windows, "id": job_id})
+    (shown,) = api.get("/v1/queue", params={"limit": 1}).json()["in_hand"]
+    assert shown["id"] == ids[1]
 
 
 def test_the_queue_shows_the_ratios_beat_wrote_up(api: TestClient, parts: Parts) -> None:

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from pipeline.api import events
+from pipeline.job import TRANSCRIBE
 from pipeline.parts import Parts
 from pipeline.store import batches
 from pipeline.store.session import transaction
@@ -353,3 +354,17 @@ def test_a_batch_whose_last_job_is_erased_ends_its_stream(
     api.delete(f"/v1/jobs/{job_id}")
     watch.join(10)
     assert read_events(answers[0])[-1] == ("done", None, {"batch_id": "b"})
+
+
+def test_a_batch_tells_when_its_last_job_will_be_done(api: TestClient, parts: Parts) -> None:
+    ids = [driven.received(parts, batch_id="monday") for _ in range(3)]
+    for job_id in ids:
+        driven.surveyed(parts, job_id)
+    parts.queues[TRANSCRIBE.name].board.report_speed("w@gpu", 2.5, 4)
+    singly = [api.get(f"/v1/jobs/{job_id}").json()["eta_s"] for job_id in ids]
+    told = api.get("/v1/batches/monday").json()["eta_s"]
+    assert told == pytest.approx(max(singly), rel=0.1)
+    assert told > 0
+    for job_id in ids:
+        api.post(f"/v1/jobs/{job_id}/cancel")
+    assert api.get("/v1/batches/monday").json()["eta_s"] is None

@@ -13,10 +13,11 @@ from pipeline.errors import LanguageUnknown
 from pipeline.job import AUTO, TRANSCRIBE, JobView, State
 from pipeline.parts import Parts
 from pipeline.scheduling.policies import Waiting
-from pipeline.store import tables, views
+from pipeline.store import jobs, tables, views
 from pipeline.store.session import transaction
 from tests.lines import eventually, pulling, surveyed_job
 from workers.echo_engine import EchoEngine
+from workers.transcribe import TranscribeWork
 
 
 class Polyglot(EchoEngine):
@@ -121,3 +122,12 @@ def test_a_translation_is_asked_for_in_every_window_and_told_in_the_transcript(
     transcript = body(parts, job_id)
     assert transcript["provenance"]["options"] == {"task": "translate"}
     assert transcript["language"] == "de"  # the one that was spoken
+
+
+def test_hearing_a_language_out_is_not_taken_for_the_speed_of_hearing_words(parts: Parts) -> None:
+    job_id = waiting_job(parts, windows=3, language=AUTO)
+    with transaction(parts.store) as c:
+        (ticket,) = jobs.grant(c, TRANSCRIBE, [job_id], "test", "echo")
+    work = TranscribeWork(parts, Polyglot())
+    opened = work.open(ticket)
+    assert [work.unit_work(opened, unit) for unit in work.units(opened)] == [0.0]
