@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -163,8 +164,9 @@ class PullLoop:
 
     def _look_ahead(self) -> None:
         """Have the units that come next made ready, and jobs taken for more of them."""
-        ahead = [(held, unit) for held in self._in_order() for unit in held.waiting]
-        for held, unit in ahead[: self._work.ahead]:
+        waiting = ((held, unit) for held in self._in_order() for unit in held.waiting)
+        ahead = list(itertools.islice(waiting, self._work.ahead))  # a long call has thousands
+        for held, unit in ahead:
             self._work.prepare(held.opened, unit)
         short = self._work.ahead - len(ahead)
         full = self._free_slots() <= 0  # else the next turn claims, and waits for it
