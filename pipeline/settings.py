@@ -141,6 +141,12 @@ class Settings(BaseModel):
         description="Order of work until changed at run time: fcfs, sjf, hrrn(g), aged(beta) "
         "(unit: policy)",
     )
+    max_wait_s: float = Field(
+        0.0,
+        ge=0,
+        description="Recordings that waited this long get every tenth window that starts; 0: rank "
+        "alone decides (unit: seconds)",
+    )
     lease_s: float = Field(
         15.0,
         ge=0.5,

@@ -85,6 +85,6 @@ def corpus() -> Path:
 def _empty(servers: SimpleNamespace) -> None:
     engine = open_store(sqlalchemy_url(servers.database_url))
     with engine.begin() as c:
-        c.execute(text("TRUNCATE jobs, plans, windows, transcripts, policies, submissions"))
+        c.execute(text("TRUNCATE jobs, policies, submissions, work_models, trials CASCADE"))
     engine.dispose()
     connect(servers.redis_url).flushall()
