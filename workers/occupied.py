@@ -53,8 +53,8 @@ class Shares:
 
     With n(t) windows in service, A(t) is the integral of dt / n(t) over the time in which n > 0,
     and a window's share is A when it leaves less A when it came: processor sharing, as queueing
-    theory has it. Whatever comes and goes, shares add up to the time the engine was busy, so two windows
-    side by side are not charged twice for the same second, as their elapsed times would be.
+    theory has it. Whatever comes and goes, shares add up to the time the engine was busy, so no
+    second is charged twice, as it is in the elapsed times of windows side by side.
 
     Encoder and decoder are not told apart: vLLM mixes both in one step and tells nobody how long
     either took. Belongs to one thread.
