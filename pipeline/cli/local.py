@@ -87,9 +87,21 @@ def import_model(
 )
 def bench_pipeline(context: typer.Context) -> None:
     """Measure the whole line against vLLM's bare engine on the same windows; see --help."""
+    _run_bench("pipeline", context.args)
+
+
+@benches.command(
+    "predict", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def bench_predict(context: typer.Context) -> None:
+    """Measure how well vLLM's work is foretold, alone and in a full batch; see --help."""
+    _run_bench("predict", context.args)
+
+
+def _run_bench(name: str, words: list[str]) -> None:
     if importlib.util.find_spec("bench") is None:
         raise BadRequest("The measurements are in the source tree: run this from a checkout.")
-    os.execv(sys.executable, [sys.executable, "-m", "bench.pipeline", *context.args])
+    os.execv(sys.executable, [sys.executable, "-m", f"bench.{name}", *words])
 
 
 @app.command()
