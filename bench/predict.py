@@ -8,12 +8,14 @@ a mixed order. Told is the share of variance (R^2) of what recordings, and singl
 
     share      of the engine's busy time, divided among the windows in service (alone: all of it)
     elapsed    from hand-over to answer, summed over a recording's windows
+    passed     from a recording's first hand-over to its last answer
 
 that is foretold by
 
     speech     a straight line through seconds of speech
     reference  the work model of buckets, times the engine's speed (one median)
     learned    the work model as learned (pipeline/scheduling/learning.py)
+    hindsight  the same, knowing how many tokens there were: the rest is the clock's, not the words'
 
 Each is fitted on one half and judged on the other, both ways. `base` also hears German and French
 where the shared corpus lies beside the checkout; what is too little to say anything is named.
@@ -85,9 +87,12 @@ class Took:
     """What one window took."""
 
     job: int
+    index: int
     speech_s: float
     heard: Heard
-    elapsed_s: float
+    began_s: float
+    """Handed over, monotonic."""
+    ended_s: float
 
 
 @dataclass
@@ -97,6 +102,8 @@ class Run:
     took: list[Took] = field(default_factory=list)
     foreign: float = 0.0
     """Share of the machine used by others meanwhile."""
+    wall_s: float = 0.0
+    """From the first hand-over to the last answer."""
 
 
 def main() -> None:
@@ -196,12 +203,13 @@ async def _hear(
         for n, index in left:
             began_s = time.monotonic()
             heard = await hear(engine, ready[n][index])
-            elapsed_s = time.monotonic() - began_s
+            ended_s = time.monotonic()
             speech_s = sum(piece.length_s for piece in jobs[n].plan.windows[index].pieces)
-            run.took.append(Took(n, speech_s, heard, elapsed_s))
+            run.took.append(Took(n, index, speech_s, heard, began_s, ended_s))
 
     with foreign_load(run):
         await asyncio.gather(*(one_by_one() for _ in range(at_once)))
+    run.wall_s = passed(run.took)
     return run
 
 
@@ -230,11 +238,18 @@ def summary(jobs: list[Job], runs: dict[str, Run]) -> dict[str, Any]:
         "wer": {kind: round(wer(jobs, run), 4) for kind, run in runs.items()},
         "foreign": {kind: run.foreign for kind, run in runs.items()},
         "busy_s": {kind: round(sum(t.heard.busy_s for t in r.took), 2) for kind, r in runs.items()},
+        "wall_s": {kind: round(run.wall_s, 2) for kind, run in runs.items()},
         "r2": {
-            "recordings": _table(by_share, rows_of(jobs, runs["shared"], elapsed=True)),
+            "recordings": _table(
+                by_share
+                | {
+                    "shared, elapsed": rows_of(jobs, runs["shared"], elapsed),
+                    "shared, passed": rows_of(jobs, runs["shared"], passed),
+                }
+            ),
             "windows": _table(
-                {kind: windows_of(jobs, run) for kind, run in runs.items()},
-                windows_of(jobs, runs["shared"], elapsed=True),
+                {kind: windows_of(jobs, run) for kind, run in runs.items()}
+                | {"shared, elapsed": windows_of(jobs, runs["shared"], elapsed)}
             ),
         },
         "learned": {kind: asdict(model) if model else None for kind, model in learned.items()},
@@ -242,37 +257,47 @@ def summary(jobs: list[Job], runs: dict[str, Run]) -> dict[str, Any]:
     }
 
 
-def rows_of(jobs: list[Job], run: Run, *, elapsed: bool = False) -> list[Done]:
-    """What each recording took; by elapsed time if asked."""
+def share(took: Sequence[Took]) -> float:
+    """Of the engine's busy time, for some windows of a recording, seconds."""
+    return sum(t.heard.busy_s for t in took)
+
+
+def elapsed(took: Sequence[Took]) -> float:
+    """From hand-over to answer, summed, seconds."""
+    return sum(t.ended_s - t.began_s for t in took)
+
+
+def passed(took: Sequence[Took]) -> float:
+    """From the first hand-over to the last answer, seconds."""
+    return max(t.ended_s for t in took) - min(t.began_s for t in took)
+
+
+Measure = Callable[[Sequence[Took]], float]
+
+
+def rows_of(jobs: list[Job], run: Run, measure: Measure = share) -> list[Done]:
+    """What each recording took."""
     rows = []
     for n, job in enumerate(jobs):
-        own = [took for took in run.took if took.job == n]
-        busy_s = sum(t.elapsed_s if elapsed else t.heard.busy_s for t in own)
-        tokens = sum(t.heard.tokens for t in own)
-        rows.append(Done(job.language, job.plan.speech_s, len(own), tokens, busy_s))
-    return [row for row in rows if row.windows]
+        if own := [took for took in run.took if took.job == n]:
+            tokens = sum(t.heard.tokens for t in own)
+            rows.append(Done(job.language, job.plan.speech_s, len(own), tokens, measure(own)))
+    return rows
 
 
-def windows_of(jobs: list[Job], run: Run, *, elapsed: bool = False) -> list[Done]:
+def windows_of(jobs: list[Job], run: Run, measure: Measure = share) -> list[Done]:
     """What each window took, as if it were a recording."""
-    ordered = sorted(run.took, key=lambda t: (t.job, t.speech_s))
     return [
-        Done(
-            jobs[t.job].language,
-            t.speech_s,
-            1,
-            t.heard.tokens,
-            t.elapsed_s if elapsed else t.heard.busy_s,
-        )
-        for t in ordered
+        Done(jobs[t.job].language, t.speech_s, 1, t.heard.tokens, measure([t]))
+        for t in sorted(run.took, key=lambda t: (t.job, t.index))
     ]
 
 
-def _table(by_share: dict[str, list[Done]], elapsed: list[Done]) -> dict[str, Any]:
-    targets = {f"{kind}, share": rows for kind, rows in by_share.items()}
-    targets["shared, elapsed"] = elapsed
+def _table(targets: dict[str, list[Done]]) -> dict[str, Any]:
     return {
-        target: {name: crossed(rows, fit) for name, fit in FITS.items()}
+        target if "," in target else f"{target}, share": {
+            name: crossed(rows, fit) for name, fit in FITS.items()
+        }
         for target, rows in targets.items()
     }
 
@@ -319,7 +344,20 @@ def by_learned(seen: Sequence[Done]) -> Callable[[Done], float] | None:
     return model and (lambda row: model.predicted_s(row.speech_s, row.windows, row.language))
 
 
-FITS: dict[str, Fit] = {"speech": by_speech, "reference": by_reference, "learned": by_learned}
+def by_hindsight(seen: Sequence[Done]) -> Callable[[Done], float] | None:
+    """The model as learned, told the tokens."""
+    model = learn(seen)
+    return model and (
+        lambda row: model.job_s + model.window_s * row.windows + model.token_s * row.tokens
+    )
+
+
+FITS: dict[str, Fit] = {
+    "speech": by_speech,
+    "reference": by_reference,
+    "learned": by_learned,
+    "hindsight": by_hindsight,
+}
 
 
 def wer(jobs: list[Job], run: Run) -> float:
@@ -327,7 +365,7 @@ def wer(jobs: list[Job], run: Run) -> float:
     known = {str(n): job.words for n, job in enumerate(jobs) if job.words is not None}
     heard: dict[str, str] = {}
     for n in known:
-        own = [took for took in run.took if took.job == int(n)]
+        own = sorted((t for t in run.took if t.job == int(n)), key=lambda t: t.index)
         heard[n] = " ".join(took.heard.text for took in own)
     return word_error_rate(known, heard)
 
@@ -359,14 +397,17 @@ def told(report: dict[str, Any]) -> list[str]:
         f"{report['model']}, {report['slots']} slots: {report['recordings']} recordings, "
         f"{report['windows']} windows, {report['speech_s']:.0f} s of speech",
         f"WER {wers}; foreign load {others}",
-        "engine busy " + ", ".join(f"{k} {v:.1f} s" for k, v in report["busy_s"].items()),
+        "engine busy "
+        + ", ".join(
+            f"{k} {v:.1f} of {report['wall_s'][k]:.1f} s" for k, v in report["busy_s"].items()
+        ),
     ]
     for level, table in report["r2"].items():
-        lines.append(f"R^2 by {level:<14}{'speech':>10}{'reference':>11}{'learned':>10}")
+        lines.append(f"R^2 by {level:<14}" + "".join(f"{name:>11}" for name in FITS))
         for target, row in table.items():
-            values = [row[name] for name in FITS]
-            shown = [f"{v:10.3f}" if v is not None else f"{'-':>10}" for v in values]
-            lines.append(f"  {target:<20}{shown[0]}{shown[1]:>11}{shown[2]}")
+            values = (row[name] for name in FITS)
+            shown = "".join(f"{'-' if v is None else format(v, '.3f'):>11}" for v in values)
+            lines.append(f"  {target:<19}{shown}")
     for kind, model in report["learned"].items():
         if model:
             a, b, c = (1000 * model[name] for name in ("job_s", "window_s", "token_s"))

@@ -37,10 +37,19 @@ def test_an_engine_of_known_times_is_foretold_alone_and_in_a_full_batch() -> Non
     report: dict[str, object] = asyncio.run(story())
     r2 = report["r2"]
     assert isinstance(r2, dict)
-    assert set(r2["recordings"]) == {"alone, share", "shared, share", "shared, elapsed"}
+    assert set(r2["recordings"]) == {
+        "alone, share",
+        "shared, share",
+        "shared, elapsed",
+        "shared, passed",
+    }
     assert r2["recordings"]["alone, share"]["learned"] > 0.7
     busy = report["busy_s"]
     assert isinstance(busy, dict)
+    walls = report["wall_s"]
+    assert isinstance(walls, dict)
+    for kind, wall_s in walls.items():  # it was never idle: shares add up to all of the time
+        assert 0.8 * wall_s < busy[kind] <= wall_s + 0.01
     assert busy["shared"] < 0.5 * busy["alone"]  # four slots, nearly as fast as four engines
     languages = report["languages"]
     assert isinstance(languages, dict)
