@@ -47,8 +47,7 @@ def submit_command(
         typer.Argument(help="Files, folders, patterns, URLs; - reads a list from stdin"),
     ] = None,
     manifest: Annotated[
-        Path | None,
-        typer.Option(help="CSV: file or url, language, speakers, task, duration_hint_s, metadata"),
+        Path | None, typer.Option(help="CSV table: file or url, its options, metadata")
     ] = None,
     batch_id: Annotated[str | None, typer.Option(help="Groups the jobs; else chosen")] = None,
     language: Annotated[str | None, typer.Option(help="Code such as en, or auto")] = None,
