@@ -110,7 +110,8 @@ class RedisQueue:
         self.clock_offset_ms = 0
         """Postgres time minus Redis TIME; kept up to date by whoever reconciles."""
         self._redis = client
-        self._ready, self._lease, self._owner = keys.ready(name), keys.lease(name), keys.owner(name)
+        self._ready, self._heads = keys.ready(name), keys.heads(name)
+        self._lease, self._owner = keys.lease(name), keys.owner(name)
         self._epoch, self._policy_key = keys.epoch(name), keys.policy(name)
         self._answer = keys.answer(name, self.worker)
         self._numbers = itertools.count(1)
@@ -127,7 +128,7 @@ class RedisQueue:
     def enqueue(self, jobs: Iterable[Waiting]) -> int:
         """Let jobs wait; those here or in work are left alone. Returns how many were new."""
         rows = [(job.job_id, keys.score(job.bucket, job.arrival_ms)) for job in jobs]
-        return self._scripts.count("enqueue", [self._ready, self._lease], rows)
+        return self._scripts.count("enqueue", [self._ready, self._lease, self._heads], rows)
 
     def offer(self, place: Waiting) -> bool:
         """Like `enqueue` for one job, but an outage is no error: the outbox offers it again."""
@@ -158,7 +159,7 @@ class RedisQueue:
             before_ms = keys.SCORE_BASE if before_ms is None else before_ms
             late = (promotion.jobs, before_ms, self.max_wait_ms)
         names = [self._ready, self._lease, self._owner]
-        names += [self._epoch, self._policy_key, self._answer]
+        names += [self._epoch, self._policy_key, self._answer, self._heads]
         while True:
             size = (windows, most, self.lease_ms, self.clock_offset_ms)
             pairs = (str(self.policy_seen), *place, *late, packed_table(self.policy_seen))
@@ -198,7 +199,8 @@ class RedisQueue:
             (job_id, token, keys.score(place.bucket, place.arrival_ms))
             for job_id, token, place in held
         ]
-        return self._scripts.count("release", [self._ready, self._lease, self._owner], rows)
+        names = [self._ready, self._lease, self._owner, self._heads]
+        return self._scripts.count("release", names, rows)
 
     def withdraw(self, job_ids: Sequence[str]) -> int:
         """Take waiting jobs out; those in work are left to their workers."""

@@ -2,7 +2,7 @@
 -- Take the jobs that go first and lease them to the caller: the rule of scheduling/dispatch.py.
 -- Only the heads of size buckets are compared: inside a bucket the oldest leads under any policy.
 -- KEYS  1 ready ZSET   2 lease ZSET   3 owner HASH   4 epoch STRING   5 policy STRING
---       6 answer STRING of the calling worker
+--       6 answer STRING of the calling worker   7 heads ZSET
 -- ARGV  1 token of this claim, also its nonce: the same token again gets the same answer
 --       2 windows wanted, >= 1; a job counts for as many as its bucket usually has
 --       3 jobs at most, >= 1
@@ -31,48 +31,67 @@ local redis_now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = redis_now + tonumber(ARGV[5])
 local function text(number) return string.format('%.0f', number) end
 
--- Read as the very doubles Python made: no digits are written or parsed, and only for buckets met.
-local function rank_of(bucket, arrival)
-  local u, v = unpack('<dd', ARGV[12], bucket * 24 + 1)
-  return u * math.max(0, now - arrival) + v
+-- For each bucket the arrival of its head, or an earlier moment: then its rank is a bound too, never
+-- below what it is. Whoever leads is looked at before it is taken, and stands further back if it was
+-- bounded too well. So most buckets are never looked into.
+local READY, HEADS, TABLE = KEYS[1], KEYS[7], ARGV[12]
+local buckets, arrival, rank, id = {}, {}, {}, {}
+-- The doubles are the very ones Python made: no digits are written or parsed.
+local function rank_of(bucket, since)
+  local u, v = unpack('<dd', TABLE, bucket * 24 + 1)
+  local wait = now - since
+  return (wait > 0 and u * wait or 0) + v
 end
-
--- The head of each bucket that holds somebody. Columns, not records: a claim makes no garbage but
--- what Redis answers, and that is half of its time.
-local buckets, id, score, arrival, rank = {}, {}, {}, {}, {}
-local function read_head(from)
-  local found = call('ZRANGE', KEYS[1], from, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-  if not found[1] then return nil end
-  local at = tonumber(found[2])
-  local bucket = math.floor(at / BASE)
-  id[bucket], score[bucket], arrival[bucket] = found[1], at, at - bucket * BASE
-  rank[bucket] = rank_of(bucket, arrival[bucket])
-  return bucket
-end
-local bucket = read_head('-inf')
-while bucket do
+local bounds = call('ZRANGE', HEADS, '0', '-1', 'WITHSCORES')
+for i = 1, #bounds, 2 do
+  local bucket, since = tonumber(bounds[i]), tonumber(bounds[i + 1])
   buckets[#buckets + 1] = bucket
-  bucket = read_head((bucket + 1) .. ZEROS)
+  arrival[bucket], rank[bucket] = since, rank_of(bucket, since)
 end
 
--- Both searches go through buckets from the smallest and look for strictly better, so a tie stays
--- with the smaller one.
-local function first_by_rank()
-  local best, highest
-  for i = 1, #buckets do
-    local found = rank[buckets[i]]
-    if found and (not best or found > highest) then best, highest = buckets[i], found end
+-- Look into a bucket: afterwards id, arrival and rank are its head's, or nil when nobody is in it.
+local function look(bucket)
+  local found = call('ZRANGE', READY, bucket .. ZEROS, '(' .. (bucket + 1) .. ZEROS,
+    'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  if not found[1] then
+    call('ZREM', HEADS, bucket)
+    id[bucket], arrival[bucket], rank[bucket] = nil, nil, nil
+    return
   end
-  return best
+  local since = tonumber(found[2]) - bucket * BASE
+  if since ~= arrival[bucket] then call('ZADD', HEADS, text(since), bucket) end
+  id[bucket], arrival[bucket], rank[bucket] = found[1], since, rank_of(bucket, since)
+end
+
+-- Ties go to the smaller bucket.
+local function first_by_rank()
+  while true do
+    local best, highest
+    for i = 1, #buckets do
+      local b = buckets[i]
+      local found = rank[b]
+      if found and (not best or found > highest or found == highest and b < best) then
+        best, highest = b, found
+      end
+    end
+    if not best or id[best] then return best end
+    look(best)
+  end
 end
 local overdue = math.min(now - tonumber(ARGV[11]), tonumber(ARGV[10]) - 1)
 local function oldest_overdue()
-  local best, oldest
-  for i = 1, #buckets do
-    local came = arrival[buckets[i]]
-    if came and came <= overdue and (not best or came < oldest) then best, oldest = buckets[i], came end
+  while true do
+    local best, oldest
+    for i = 1, #buckets do
+      local b = buckets[i]
+      local came = arrival[b]
+      if came and came <= overdue and (not best or came < oldest or came == oldest and b < best) then
+        best, oldest = b, came
+      end
+    end
+    if not best or id[best] then return best end
+    look(best)
   end
-  return best
 end
 
 local floor_bucket, floor_arrival = tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -85,14 +104,14 @@ local function outranks_floor(b)
 end
 
 local jobs = { 'jobs', text(now), call('GET', KEYS[4]) or '' }
+local lease_end = text(redis_now + tonumber(ARGV[4]))
 local function take(b)
-  call('ZREM', KEYS[1], id[b])
-  call('ZADD', KEYS[2], text(redis_now + tonumber(ARGV[4])), id[b])
+  call('ZREM', READY, id[b])
+  call('ZADD', KEYS[2], lease_end, id[b])
   call('HSET', KEYS[3], id[b], ARGV[1])
   jobs[#jobs + 1] = id[b]
-  jobs[#jobs + 1] = text(score[b])
-  id[b], score[b], arrival[b], rank[b] = nil, nil, nil, nil
-  read_head(b .. ZEROS)  -- the next of this bucket; where it is empty now, a head known already
+  jobs[#jobs + 1] = text(b * BASE + arrival[b])
+  look(b)
 end
 
 local wanted, most, promotions = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[9])
@@ -104,7 +123,7 @@ while wanted > 0 and most > 0 do
     promotions, wanted = promotions - 1, wanted - 1
     take(late)
   elseif best then
-    wanted = wanted - unpack('<d', ARGV[12], best * 24 + 17)
+    wanted = wanted - unpack('<d', TABLE, best * 24 + 17)
     take(best)
   else
     break
