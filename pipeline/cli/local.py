@@ -24,6 +24,12 @@ app.add_typer(benches, name="bench")
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there")]
 
+BENCHES = {
+    "pipeline": "The whole line against vLLM's bare engine on the same windows.",
+    "queue": "What the queue costs the Redis server, in time and memory.",
+}
+"""By module of `bench/`: what it measures."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -82,14 +88,21 @@ def import_model(
         print(folder)
 
 
-@benches.command(
-    "pipeline", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
-def bench_pipeline(context: typer.Context) -> None:
-    """Measure the whole line against vLLM's bare engine on the same windows; see --help."""
-    if importlib.util.find_spec("bench") is None:
-        raise BadRequest("The measurements are in the source tree: run this from a checkout.")
-    os.execv(sys.executable, [sys.executable, "-m", "bench.pipeline", *context.args])
+def _add_bench(name: str, purpose: str) -> None:
+    """`fairscribe bench NAME` is `python -m bench.NAME`, whose options and --help are its own."""
+
+    def bench(context: typer.Context) -> None:
+        if importlib.util.find_spec("bench") is None:
+            raise BadRequest("The measurements are in the source tree: run this from a checkout.")
+        os.execv(sys.executable, [sys.executable, "-m", f"bench.{name}", *context.args])
+
+    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+    add = benches.command(name, help=purpose, context_settings=passed_on, add_help_option=False)
+    add(bench)
+
+
+for _name, _purpose in BENCHES.items():
+    _add_bench(_name, _purpose)
 
 
 @app.command()
