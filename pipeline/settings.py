@@ -144,8 +144,8 @@ class Settings(BaseModel):
     max_wait_s: float = Field(
         0.0,
         ge=0,
-        description="Recordings that waited this long get every tenth window that starts; 0: rank "
-        "alone decides (unit: seconds)",
+        description="Recordings that waited this long get one in eleven windows that start; 0: "
+        "rank alone decides (unit: seconds)",
     )
     lease_s: float = Field(
         15.0,

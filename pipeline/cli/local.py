@@ -24,6 +24,13 @@ app.add_typer(benches, name="bench")
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there")]
 
+BENCHES = {
+    "pipeline": "The whole line against vLLM's bare engine on the same windows.",
+    "predict": "How well vLLM's work is foretold, alone and in a full batch.",
+    "queue": "What the queue costs the Redis server, in time and memory.",
+}
+"""By module of `bench/`: what it measures."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -82,27 +89,21 @@ def import_model(
         print(folder)
 
 
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""The measurement reads its own options."""
+def _add_bench(name: str, purpose: str) -> None:
+    """`fairscribe bench NAME` is `python -m bench.NAME`, whose options and --help are its own."""
+
+    def bench(context: typer.Context) -> None:
+        if importlib.util.find_spec("bench") is None:
+            raise BadRequest("The measurements are in the source tree: run this from a checkout.")
+        os.execv(sys.executable, [sys.executable, "-m", f"bench.{name}", *context.args])
+
+    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+    add = benches.command(name, help=purpose, context_settings=passed_on, add_help_option=False)
+    add(bench)
 
 
-@benches.command("pipeline", context_settings=PASSED_ON)
-def bench_pipeline(context: typer.Context) -> None:
-    """Measure the whole line against vLLM's bare engine on the same windows; see --help."""
-    _measure("bench.pipeline", context.args)
-
-
-@benches.command("predict", context_settings=PASSED_ON)
-def bench_predict(context: typer.Context) -> None:
-    """Measure how well vLLM's work is foretold, alone and in a full batch; see --help."""
-    _measure("bench.predict", context.args)
-
-
-def _measure(module: str, words: list[str]) -> None:
-    if importlib.util.find_spec("bench") is None:
-        raise BadRequest("The measurements are in the source tree: run this from a checkout.")
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", module, *words])
+for _name, _purpose in BENCHES.items():
+    _add_bench(_name, _purpose)
 
 
 @app.command()

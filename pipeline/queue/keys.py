@@ -14,6 +14,15 @@ def ready(queue: str) -> str:
     return f"{{fairscribe:{queue}}}:ready"
 
 
+def heads(queue: str) -> str:
+    """ZSET: size bucket -> arrival of its oldest waiting job, ms, or an earlier moment: a bound.
+
+    A claim compares these and looks into a bucket only when it would win. Written by enqueue and
+    release (only ever lower) and by claim (as it is). Gone with `ready`, and rebuilt with it.
+    """
+    return f"{{fairscribe:{queue}}}:heads"
+
+
 def lease(queue: str) -> str:
     """ZSET: id of a job in work -> end of its lease, ms of Redis TIME. Never also in ready."""
     return f"{{fairscribe:{queue}}}:lease"

@@ -12,6 +12,7 @@ from pipeline.errors import PartDown
 from pipeline.queue import keys
 from pipeline.queue.order import Ahead
 from pipeline.queue.redis_queue import (
+    CLAIM_LIMIT,
     LOST,
     REASSERTED,
     RENEWED,
@@ -19,6 +20,7 @@ from pipeline.queue.redis_queue import (
     RedisQueue,
     connect,
 )
+from pipeline.queue.scripts import CHUNK
 from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs, parse_policy
 from pipeline.scheduling.work import bucket_windows, bucket_work_s
 
@@ -243,6 +245,48 @@ def test_only_leases_that_ran_out_are_reaped_and_one_reaper_at_a_time(
     assert queue.counts() == (1, 1)
 
 
+def test_the_bound_of_a_bucket_is_put_right_when_its_head_left_otherwise(
+    queue: RedisQueue, client: redis.Redis
+) -> None:
+    heads = keys.heads("transcribe")
+    queue.enqueue([Waiting("a", 40, 1000), Waiting("b", 40, 3000), Waiting("c", 50, 2000)])
+    queue.withdraw(["a"])
+    assert client.zrange(heads, 0, -1, withscores=True) == [("40", 1000.0), ("50", 2000.0)]
+    assert [job.job_id for job in queue.claim(1).jobs] == ["c"]  # fcfs, whatever the bound says
+    assert client.zrange(heads, 0, -1, withscores=True) == [("40", 3000.0)]
+
+
+def test_the_audit_brings_back_a_bucket_whose_head_got_lost(
+    queue: RedisQueue, client: redis.Redis
+) -> None:
+    places = [Waiting("a", 40, 1000), Waiting("b", 40, 3000)]
+    queue.enqueue(places)
+    client.delete(keys.heads("transcribe"))
+    assert queue.enqueue(places) == 0  # all there, as far as `ready` goes
+    assert [job.job_id for job in queue.claim(9).jobs] == ["a", "b"]
+
+
+def test_a_list_longer_than_a_script_takes_at_once_goes_in_parts(queue: RedisQueue) -> None:
+    many = [Waiting(f"job-{n:04d}", 40, 1000 + n) for n in range(2 * CHUNK + 7)]
+    ids = [job.job_id for job in many]
+    assert queue.enqueue(many) == len(many)
+    taken = [job for _ in range(len(many) // CLAIM_LIMIT + 1) for job in queue.claim(10**9).jobs]
+    assert [job.job_id for job in taken] == ids
+    held = [(job.job_id, job.token) for job in taken]
+    assert queue.renew(held) == [RENEWED] * len(many)
+    assert queue.release([(*one, place) for one, place in zip(held, many, strict=True)]) == len(
+        many
+    )
+    assert queue.withdraw(ids) == len(many)
+    assert queue.seed(ids) == len(many)
+    queue.lease_ms = -1000
+    assert set(queue.renew(held)) == {REASSERTED}
+    reaped = queue.reap(2 * CHUNK + 5)
+    assert len(reaped) == 2 * CHUNK + 5
+    assert queue.complete([*reaped, *queue.reap()]) == len(many)
+    assert queue.counts() == (0, 0)
+
+
 def test_withdraw_takes_waiting_jobs_only(queue: RedisQueue) -> None:
     queue.enqueue([Waiting("a", 40, 1000), Waiting("b", 40, 1001)])
     queue.claim(1)
@@ -263,6 +307,7 @@ def test_no_script_reads_a_key_it_does_not_declare(queue: RedisQueue, client: re
     queue.claim(2)
     own = {keys.ready("transcribe"), keys.lease("transcribe"), keys.owner("transcribe")}
     own |= {keys.epoch("transcribe"), keys.answer("transcribe", queue.worker)}
+    own |= {keys.heads("transcribe")}
     assert set(client.keys("*")) == own
     assert 0 < client.pttl(keys.answer("transcribe", queue.worker)) <= 60_000
 

@@ -1,14 +1,18 @@
 #!lua
 -- Give leased jobs back to the queue, each at the score given (its remaining work, its first arrival).
--- KEYS  1 ready ZSET   2 lease ZSET   3 owner HASH
+-- KEYS  1 ready ZSET   2 lease ZSET   3 owner HASH   4 heads ZSET
 -- ARGV  id, token, score, id, token, score, ...
 -- Returns the number given back; one held by somebody else is left alone.
-local given = 0
+local BASE, given = 1e13, 0
 for i = 1, #ARGV, 3 do
   if redis.call('HGET', KEYS[3], ARGV[i]) == ARGV[i + 1] then
     redis.call('ZREM', KEYS[2], ARGV[i])
     redis.call('HDEL', KEYS[3], ARGV[i])
     redis.call('ZADD', KEYS[1], ARGV[i + 2], ARGV[i])
+    local score = tonumber(ARGV[i + 2])
+    local bucket = math.floor(score / BASE)
+    local arrival = string.format('%.0f', score - bucket * BASE)
+    redis.call('ZADD', KEYS[4], 'LT', arrival, string.format('%.0f', bucket))
     given = given + 1
   end
 end
