@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--durations", type=Path, help="measured lengths: column duration_s")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--slots", type=int)
+    parser.add_argument("--knee", type=float, help="simulated: more units share this speed")
     parser.add_argument("--seeds", type=int, help="simulated: how many runs, from seed 0 on")
     parser.add_argument("--seed", type=int, default=0, help="on real parts: which arrivals")
     parser.add_argument("--model", default="tiny.en", help="with vllm: tiny.en or base")
@@ -133,6 +134,7 @@ def contest_at(
         rate=rate,
         jobs=asked.jobs,
         slots=asked.slots,
+        knee=asked.knee,
         fixed_share=asked.fixed_share,
         durations_s=durations_s,
     )

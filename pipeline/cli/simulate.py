@@ -39,6 +39,9 @@ def simulate(
     jobs: Annotated[int | None, typer.Option(help="How many arrive")] = None,
     slots: Annotated[int | None, typer.Option(min=1, max=4096, help="Slots a worker")] = None,
     workers: Annotated[int, typer.Option(min=1, max=1024, help="Workers")] = 1,
+    knee: Annotated[
+        float | None, typer.Option(help="Units beyond so many in a worker share its speed")
+    ] = None,
     level: Annotated[str, typer.Option(help="What takes a slot: window or file")] = "window",
     fixed_share: Annotated[
         float, typer.Option(help="Of clips: fixed part of their service over the rest")
@@ -62,6 +65,7 @@ def simulate(
             jobs=jobs,
             slots=slots,
             workers=workers,
+            knee=knee,
             fixed_share=fixed_share,
             window_s=window_s,
             durations_s=tuple(read_lines(durations, traces.durations_s)) if durations else (),

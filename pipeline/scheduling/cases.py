@@ -4,7 +4,7 @@ librispeech   500 utterances, Poisson at 25/s over what 20 slots do, 18/s (publi
 uniform       500 of 5..30 s, Poisson at 25/s over 13/s
 burst         500 utterances at one moment
 calls         3,000 calls in windows, Poisson at a load of 32 slots
-bulk          2,500 calls at one moment, and a call of 25 s every 5 s until they are done
+bulk          2,500 calls, one a millisecond, and a call of 25 s every 5 s until they are done
 day           calls: 20 minutes quiet, 30 busy, 10 of surge, 30 of recovery
 """
 
@@ -36,6 +36,8 @@ class Asked:
     jobs: int | None = None
     slots: int | None = None
     workers: int = 1
+    knee: float | None = None
+    """Units in a worker up to which each has its full speed; more share the speed of so many."""
     fixed_share: float = 0.25
     """Of clips: the part of a clip's service that does not depend on its length, over the part of
     the mean clip's that does."""
@@ -47,6 +49,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         limits = {"load": self.load, "rate": self.rate, "window_s": self.window_s}
+        limits |= {"knee": self.knee}
         for name, value in limits.items():
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is above 0, not {value:g}")
@@ -58,6 +61,25 @@ class Asked:
             raise ValueError("a house has at least one worker with at least one slot")
         if self.jobs is not None and not 1 <= self.jobs <= 200_000:
             raise ValueError(f"1 to 200,000 jobs, not {self.jobs}")
+
+    def house(self, slots: int) -> House:
+        """The house asked for, with `slots` a worker if nothing else is."""
+        pace = None if self.knee is None else knee_pace(self.knee)
+        return House(self.workers, self.slots or slots, pace=pace)
+
+
+def knee_pace(knee: float) -> Callable[[int], float]:
+    """Speed of each of n units: 1 up to `knee` of them, then knee / n.
+
+    >>> [knee_pace(2)(n) for n in (1, 2, 4)]
+    [1.0, 1.0, 0.5]
+    """
+    return lambda n: min(1.0, knee / n)
+
+
+def full_speed(house: House) -> float:
+    """Slot seconds all workers do in a second when every slot is taken."""
+    return house.workers * house.slots * house.paces[-1]
 
 
 @dataclass(frozen=True)
@@ -78,14 +100,14 @@ def librispeech(seed: int, asked: Asked) -> Case:
     count = asked.jobs or 500
     rng = Random(seed)
     lengths_s = workloads.librispeech_s(rng, count, asked.durations_s)
-    return _clips(rng, lengths_s, asked, capacity=18.0, load=25 / 18)
+    return _poisson_clips(rng, lengths_s, asked, capacity=18.0, load=25 / 18)
 
 
 def uniform(seed: int, asked: Asked) -> Case:
     """The published mix of 5 to 30 s."""
     rng = Random(seed)
     lengths_s = workloads.uniform_s(rng, asked.jobs or 500)
-    return _clips(rng, lengths_s, asked, capacity=13.0, load=25 / 13)
+    return _poisson_clips(rng, lengths_s, asked, capacity=13.0, load=25 / 13)
 
 
 def burst(seed: int, asked: Asked) -> Case:
@@ -94,28 +116,34 @@ def burst(seed: int, asked: Asked) -> Case:
     count = asked.jobs or 500
     lengths_s = workloads.librispeech_s(rng, count, asked.durations_s)
     moments = [n / asked.rate for n in range(count)] if asked.rate else workloads.at_once(count)
-    slots = asked.slots or 20
-    arrivals = workloads.clips(
-        lengths_s, moments, capacity=18.0, slots=slots, fixed_share=asked.fixed_share
-    )
-    rate = asked.rate or 0.0
-    return Case(tuple(arrivals), House(asked.workers, slots), rate, rate / 18.0)
+    return _clips(lengths_s, moments, asked, 18.0, asked.rate or 0.0)
+
+
+def _poisson_clips(
+    rng: Random, lengths_s: Sequence[float], asked: Asked, *, capacity: float, load: float
+) -> Case:
+    rate = asked.rate or capacity * (asked.load or load)
+    moments = workloads.poisson(rng, len(lengths_s), rate)
+    return _clips(lengths_s, moments, asked, capacity, rate)
 
 
 def _clips(
-    rng: Random, lengths_s: Sequence[float], asked: Asked, *, capacity: float, load: float
+    lengths_s: Sequence[float],
+    moments: Sequence[float],
+    asked: Asked,
+    capacity: float,
+    rate: float,
 ) -> Case:
     """`capacity` clips a second are what all slots together do."""
-    rate = asked.rate or capacity * (asked.load or load)
-    slots = asked.slots or 20
+    house = asked.house(20)
     arrivals = workloads.clips(
         lengths_s,
-        workloads.poisson(rng, len(lengths_s), rate),
+        moments,
         capacity=capacity,
-        slots=slots * asked.workers,
+        slots=full_speed(house),
         fixed_share=asked.fixed_share,
     )
-    return Case(tuple(arrivals), House(asked.workers, slots), rate, rate / capacity)
+    return Case(tuple(arrivals), house, rate, rate / capacity)
 
 
 def calls(seed: int, asked: Asked) -> Case:
@@ -165,20 +193,20 @@ def day(seed: int, asked: Asked) -> Case:
 
 def trace(seed: int, asked: Asked) -> Case:
     """Recorded arrivals, alike for every seed."""
-    house = House(asked.workers, asked.slots or 32)
+    house = asked.house(32)
     lasts_s = (asked.trace[-1].at_ms - asked.trace[0].at_ms) / 1000
     rate = len(asked.trace) / lasts_s if lasts_s else 0.0
-    capacity = house.workers * house.slots / workloads.mean_slot_s(asked.trace)
+    capacity = full_speed(house) / workloads.mean_slot_s(asked.trace)
     return Case(asked.trace, house, rate, rate / capacity)
 
 
 def _calls_house(lengths_s: Sequence[float], asked: Asked) -> tuple[House, float]:
     """The house for calls, and how many of these it does a second."""
-    house = House(asked.workers, asked.slots or 32)
+    house = asked.house(32)
     arrivals = workloads.calls(
         lengths_s, workloads.at_once(len(lengths_s)), window_s=asked.window_s
     )
-    return house, house.workers * house.slots / workloads.mean_slot_s(arrivals)
+    return house, full_speed(house) / workloads.mean_slot_s(arrivals)
 
 
 CASES: dict[str, Callable[[int, Asked], Case]] = {
