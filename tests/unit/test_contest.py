@@ -24,7 +24,7 @@ def asked(*words: str) -> argparse.Namespace:
 def test_every_workload_is_served_to_the_last_job_under_every_entry(workload: str) -> None:
     case = CASES[workload](1, Asked(jobs=40, load=0.2))
     entries = [contest.parse_entry(e) for e in ("file-fcfs", "fcfs", "hrrn(2.5)@60", "sjf")]
-    for run in (each[0] for each in contest.play(entries, [case]).values()):
+    for run in (contest.play(entry, case) for entry in entries):
         assert len(run.outcomes) == len(case.arrivals)
         assert all(o.arrived_s <= o.started_s < o.ended_s for o in run.outcomes)
 
