@@ -20,8 +20,8 @@ from pipeline.scheduling.tally import Figures
 
 FILE_FCFS, WINDOW_FCFS = "file-fcfs", "fcfs"
 
-RULES: dict[str, Callable[[], Rule]] = {}
-"""Rules of the backlog by name, each made anew for a run."""
+RULES: dict[str, Callable[[Case], Rule]] = {}
+"""Rules of the backlog by name, each made anew for a case."""
 
 CHANGED = ("p50", "p90", "p99", "max")
 """Figures that are compared with a baseline's."""
@@ -86,7 +86,7 @@ def compete(
 
 def play(entry: Entry, case: Case) -> Run:
     """One entry on one case."""
-    rule = RULES[entry.name.partition("@")[0]]() if entry.policy is None else entry.policy
+    rule = RULES[entry.name.partition("@")[0]](case) if entry.policy is None else entry.policy
     house = replace(case.house, level=entry.level)
     return simulate(case.arrivals, rule, house, max_wait_s=entry.max_wait_s)
 
