@@ -26,6 +26,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing 
 
 BENCHES = {
     "pipeline": "The whole line against vLLM's bare engine on the same windows.",
+    "policies": "Orders of work against each other, simulated or on real parts.",
     "predict": "How well vLLM's work is foretold, alone and in a full batch.",
     "queue": "What the queue costs the Redis server, in time and memory.",
 }
@@ -95,6 +96,7 @@ def _add_bench(name: str, purpose: str) -> None:
     def bench(context: typer.Context) -> None:
         if importlib.util.find_spec("bench") is None:
             raise BadRequest("The measurements are in the source tree: run this from a checkout.")
+        sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", f"bench.{name}", *context.args])
 
     passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
