@@ -21,8 +21,8 @@ from pipeline.scheduling.work import bucket_windows
 
 SCRIPTS = ("enqueue", "claim", "renew", "complete", "release", "withdraw", "reap", "seed")
 
-CHUNK = 128
-"""Jobs a call of a script takes at most: a millisecond or two (`fairscribe bench queue`)."""
+CHUNK = 64
+"""Jobs a call of a script takes at most: about a millisecond (`fairscribe bench queue`)."""
 
 
 class Scripts:
