@@ -22,14 +22,15 @@ from pipeline.cli.simulate import answered, entries_of, print_answer, read_lines
 from pipeline.errors import BadRequest, FairscribeError
 from pipeline.scheduling import traces
 from pipeline.scheduling.cases import CASES, Asked
-from pipeline.scheduling.contest import FILE_FCFS, WINDOW_FCFS
+from pipeline.scheduling.contest import FILE_FCFS, WINDOW_FCFS, split_entries
 from pipeline.settings import Settings
 
-POLICIES = "fcfs,sjf,hrrn(1),hrrn(2.5)"
+POLICIES = "fcfs,sjf,hrrn(1),hrrn(2.5,300)"
 IN_WINDOWS = ("calls", "bulk", "day")
 """Workloads of more than one window a job, where a slot a file is another baseline."""
 
 FRONTIER = [f"hrrn({g:g})" for g in (0.25, 0.5, 1, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 4)]
+FRONTIER += [f"hrrn({g:g},300)" for g in (2, 2.25, 2.5, 3)]
 FRONTIER += [f"aged({beta:g})" for beta in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)]
 
 SEEDS = {"librispeech": 40, "uniform": 40, "burst": 40, "calls": 20, "bulk": 3, "day": 3}
@@ -160,7 +161,7 @@ def contest_at(
 
 def _taking_part(asked: argparse.Namespace, in_windows: bool) -> list[str]:
     """The baselines always; a job of one window is a file, so one of them is enough there."""
-    policies = (asked.policies or POLICIES).split(",")
+    policies = split_entries(asked.policies or POLICIES)
     more = FRONTIER if asked.frontier else []
     return [*([FILE_FCFS] if in_windows else []), WINDOW_FCFS, *policies, *more]
 

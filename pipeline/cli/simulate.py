@@ -99,7 +99,7 @@ def entries_of(policies: str, level: str = "window") -> list[Entry]:
     """The entries written in a list with commas. Raises ValueError for one that is none."""
     if level not in LEVELS:
         raise ValueError(f"{level!r} is not what takes a slot: window or file")
-    written = [text for text in policies.split(",") if text.strip()]
+    written = contest.split_entries(policies)
     if not written:
         raise ValueError("no policy is named")
     parsed = {entry.name: entry for entry in map(contest.parse_entry, written)}

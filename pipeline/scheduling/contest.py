@@ -7,6 +7,7 @@ people have without windows: `file-fcfs`, a slot for each whole file, first come
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -58,6 +59,15 @@ def parse_entry(text: str) -> Entry:
     policy = None if name in RULES else parse_policy(name)
     said = name if policy is None else str(policy)
     return Entry(f"{said}@{max_wait_s:g}" if max_wait_s else said, policy, "window", max_wait_s)
+
+
+def split_entries(text: str) -> list[str]:
+    """The entries of a list with commas; those inside parentheses are an entry's own.
+
+    >>> split_entries("fcfs, hrrn(2.5,300)@60")
+    ['fcfs', 'hrrn(2.5,300)@60']
+    """
+    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
 def compete(

@@ -10,6 +10,7 @@ while a million jobs wait.
     fcfs         u = 1, v = 0              longest wait first
     sjf          u = 0, v = -bucket        smallest work first
     hrrn(g)      u = S^-g, v = 0           g = 1 orders as the ratio 1 + W/S; more leans to sjf
+    hrrn(g,K)    the same up to S = K, and u = K^(1-g) / S beyond: see `Policy.knee_s`
     aged(beta)   u = 1, v = -beta * S      nothing is overtaken by what came beta * (S - S') later
 """
 
@@ -21,13 +22,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeline.scheduling.work import BUCKETS, bucket_work_s
+from pipeline.scheduling.work import BUCKETS, S0, bucket_work_s
 
 DEFAULT_PARAMETER = {"fcfs": None, "sjf": None, "hrrn": 1.0, "aged": 10.0}
 """Each policy's parameter when none is written; None where it takes none."""
 
 PARAMETER_LIMIT = {"hrrn": 10.0, "aged": 1000.0}
 """A larger g or beta only makes sjf of it, and would in the end leave the range of a double."""
+
+KNEE_LIMIT_S = 1e9
+"""More work than any recording has."""
 
 
 @dataclass(frozen=True)
@@ -36,36 +40,49 @@ class Policy:
 
     name: str
     parameter: float | None = None
+    knee_s: float | None = None
+    """Of hrrn with g > 1: work, reference slot seconds, beyond which the rank falls as S and no
+    longer as S^g. Else the longest recordings alone would pay for everyone's median. None: nowhere.
+    """
 
     def __str__(self) -> str:
-        if self.parameter is None:
-            return self.name
-        return f"{self.name}({self.parameter:g})"
+        given = [f"{x:g}" for x in (self.parameter, self.knee_s) if x is not None]
+        return f"{self.name}({','.join(given)})" if given else self.name
 
 
 def parse_policy(text: str) -> Policy:
-    """Read `fcfs`, `sjf`, `hrrn`, `hrrn(1.5)`, `aged(20)`.
+    """Read `fcfs`, `sjf`, `hrrn`, `hrrn(1.5)`, `hrrn(2.5,300)`, `aged(20)`.
 
     Raises ValueError with a sentence for anything else.
 
-    >>> str(parse_policy("hrrn")), str(parse_policy(" AGED(2.50) "))
-    ('hrrn(1)', 'aged(2.5)')
+    >>> [str(parse_policy(text)) for text in ("hrrn", " AGED(2.50) ", "hrrn(2, 9)")]
+    ['hrrn(1)', 'aged(2.5)', 'hrrn(2,9)']
     """
-    written = re.fullmatch(r"\s*([a-z]+)\s*(?:\(\s*([0-9.eE+-]+)\s*\))?\s*", text.lower())
+    written = re.fullmatch(r"\s*([a-z]+)\s*(?:\(([^(),]*)(?:,([^(),]*))?\))?\s*", text.lower())
     if not written or written[1] not in DEFAULT_PARAMETER:
-        raise ValueError(f"{text!r} is not a policy: fcfs, sjf, hrrn(g) or aged(beta)")
+        raise ValueError(f"{text!r} is not a policy: fcfs, sjf, hrrn(g), hrrn(g,K) or aged(beta)")
     name, parameter = written[1], DEFAULT_PARAMETER[written[1]]
     if written[2] is None:
         return Policy(name, parameter)
     if parameter is None:
         raise ValueError(f"{name} takes no parameter")
+    number = _number(written[2], 0.0, PARAMETER_LIMIT[name])
+    if written[3] is None:
+        return Policy(name, number)
+    if name != "hrrn" or number <= 1:
+        raise ValueError(f"{text!r}: only hrrn with g above 1 takes a second parameter")
+    return Policy(name, number, _number(written[3], S0, KNEE_LIMIT_S))
+
+
+def _number(text: str, least: float, most: float) -> float:
+    """Six digits of it: what is written of a policy reads back as the same policy."""
     try:
-        number = float(written[2])
+        number = float(f"{float(text):g}")
     except ValueError:
-        raise ValueError(f"{written[2]!r} is not a number") from None
-    if math.isnan(number) or not 0 <= number <= PARAMETER_LIMIT[name]:
-        raise ValueError(f"{name}({written[2]}): the parameter is 0..{PARAMETER_LIMIT[name]:g}")
-    return Policy(name, float(f"{number:g}"))
+        raise ValueError(f"{text.strip()!r} is not a number") from None
+    if math.isnan(number) or not least <= number <= most:
+        raise ValueError(f"the parameter {text.strip()} is not in {least:g}..{most:g}")
+    return number
 
 
 @lru_cache(maxsize=64)
@@ -79,7 +96,8 @@ def _pair(policy: Policy, bucket: int, work_s: float) -> tuple[float, float]:
     if policy.name == "sjf":
         return 0.0, -float(bucket)
     if policy.name == "hrrn":
-        return work_s**-parameter, 0.0
+        beyond = max(1.0, work_s / (policy.knee_s or math.inf))
+        return work_s**-parameter * beyond ** (parameter - 1), 0.0
     if policy.name == "aged":
         return 1.0, -parameter * work_s * 1000.0
     return 1.0, 0.0

@@ -24,7 +24,7 @@ from pipeline.queue.scripts import CHUNK
 from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs, parse_policy
 from pipeline.scheduling.work import bucket_windows, bucket_work_s
 
-POLICIES = ["fcfs", "sjf", "hrrn(1)", "hrrn(1.5)", "hrrn(3)", "aged(5)"]
+POLICIES = ["fcfs", "sjf", "hrrn(1)", "hrrn(1.5)", "hrrn(2.5,300)", "aged(5)"]
 
 
 @pytest.fixture

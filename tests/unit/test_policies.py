@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,17 @@ from pipeline.scheduling.policies import (
 from pipeline.scheduling.work import BUCKETS, GROWTH, bucket_of, bucket_work_s, predicted_work_s
 
 NOW_MS = 1_700_000_000_000
-POLICIES = ["fcfs", "sjf", "hrrn(1)", "hrrn(1.5)", "hrrn(4)", "aged(0)", "aged(10)", "aged(1000)"]
+POLICIES = [
+    "fcfs",
+    "sjf",
+    "hrrn(1)",
+    "hrrn(1.5)",
+    "hrrn(2.5,300)",
+    "hrrn(4)",
+    "aged(0)",
+    "aged(10)",
+    "aged(1000)",
+]
 
 jobs = st.builds(
     Waiting,
@@ -44,6 +56,20 @@ def test_the_rank_of_a_waiting_job(
 ) -> None:
     job = Waiting("a", bucket, NOW_MS - waited_ms)
     assert rank(job, pairs(parse_policy(policy)), NOW_MS) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "leans"), [("hrrn(2.5)", (2.5, 2.5)), ("hrrn(2.5,300)", (2.5, 1.0))]
+)
+def test_hrrn_leans_to_short_jobs_by_g_and_beyond_its_knee_by_one(
+    text: str, leans: tuple[float, float]
+) -> None:
+    table = pairs(parse_policy(text))
+    short, long = bucket_of(10.0), bucket_of(1000.0)
+    steps = [math.log(table[at][0] / table[at + 1][0]) / math.log(GROWTH) for at in (short, long)]
+    assert steps == pytest.approx(leans)
+    ranks = [u for u, _ in table]
+    assert ranks == sorted(ranks, reverse=True)  # and no step where the two meet
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -90,7 +116,21 @@ def test_the_moment_that_bounds_a_bucket_agrees_with_the_order_itself(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "lifo", "fcfs(1)", "hrrn(x)", "hrrn(-1)", "hrrn(11)", "aged(1e9)", "hrrn(nan)", "hrrn)"],
+    [
+        "",
+        "lifo",
+        "fcfs(1)",
+        "hrrn(x)",
+        "hrrn(-1)",
+        "hrrn(11)",
+        "aged(1e9)",
+        "hrrn(nan)",
+        "hrrn)",
+        "hrrn(1,300)",
+        "aged(2,300)",
+        "hrrn(2,)",
+        "hrrn(2,0)",
+    ],
 )
 def test_a_policy_nobody_knows_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match=r"policy|parameter|number"):
