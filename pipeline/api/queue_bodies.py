@@ -83,7 +83,10 @@ class StageRatios(BaseModel):
 class QueueView(BaseModel):
     """The queue now."""
 
-    policy: str = Field(examples=["hrrn(1.5)"])
+    policy: str = Field(description="In force now", examples=["hrrn(1.5)"])
+    mode: Literal["fixed", "auto", "trial"] = Field(
+        description="Who decides it", examples=["fixed"]
+    )
     waiting: Counts
     working: Counts
     head: list[QueuedJob] = Field(
@@ -104,7 +107,7 @@ class PolicyChange(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     policy: Annotated[str, Field(max_length=100)] = Field(
-        description="fcfs, sjf, hrrn(g) or aged(beta)", examples=["hrrn(1.5)"]
+        description="fcfs, sjf, hrrn(g), aged(beta) or auto", examples=["hrrn(1.5)"]
     )
     reason: Annotated[str, Field(max_length=1000)] = Field(
         "by hand", description="Kept with the change", examples=["long calls wait too long"]
@@ -114,7 +117,11 @@ class PolicyChange(BaseModel):
 class PolicyView(BaseModel):
     """The order of work."""
 
-    policy: str = Field(description="As last decided", examples=["hrrn(1.5)"])
+    policy: str = Field(description="As last asked for", examples=["auto"])
+    in_force: str = Field(description="What claims go by now", examples=["hrrn(1.5)"])
+    mode: Literal["fixed", "auto", "trial"] = Field(
+        description="Who decides: a person or the setting, the backlog, a trial", examples=["auto"]
+    )
     reason: str | None = Field(
         description="Why; null: nobody changed it since the first start",
         examples=["long calls wait too long"],

@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 it failed, 2 not reached or misused, 130 ended by Ctrl-C.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,7 +65,9 @@ def queue(
 
 @app.command()
 def policy(
-    new: Annotated[str | None, typer.Argument(help="fcfs, sjf, hrrn(g) or aged(beta)")] = None,
+    new: Annotated[
+        str | None, typer.Argument(help="fcfs, sjf, hrrn(g), aged(beta) or auto")
+    ] = None,
     reason: Annotated[str, typer.Option(help="Kept with the change")] = "by hand",
     json: Json = False,
 ) -> None:
@@ -78,4 +80,13 @@ def policy(
     if json:
         show.print_json(answer)
     else:
-        print(answer["policy"])
+        print(_in_words(answer))
+
+
+def _in_words(answer: dict[str, Any]) -> str:
+    """The policy on one line; who decides it, where that is no person."""
+    decided = {
+        "auto": f"auto, now {answer['in_force']}",
+        "trial": f"{answer['in_force']}, on trial",
+    }
+    return decided.get(answer["mode"], str(answer["policy"]))

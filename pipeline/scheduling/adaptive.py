@@ -1,0 +1,151 @@
+"""auto: hrrn whose g follows the backlog. Numbers in, at most one move out, with its reason.
+
+    pressure = drain / round * LEAN^(short at risk - long at risk)
+
+    drain    seconds until what waits would be let into the slots: waiting work / speed
+    round    seconds a unit keeps its slot: what waits less than that needs no order but its age
+    at risk  share of the waiting jobs that would miss their deadline or wait budget, the short and
+             the long ones apart: short ones are helped by a larger g, long ones by a smaller
+
+Each rung of the ladder has a g and the pressure from which it is taken. It is left downwards only
+below a part of that pressure, and not before a minimum stay, so a backlog that swings by less than
+that part moves nothing after its first swing. All state is the policy in force and its age: a
+decider that died is followed by another that knows as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pipeline.scheduling.policies import Policy
+
+AUTO = "auto"
+"""The name people ask for it by; never the name of a policy that is in force."""
+
+
+class Mode(StrEnum):
+    """Who decides the order of work."""
+
+    FIXED = "fixed"
+    """A person has, or the setting."""
+    AUTO = "auto"
+    """The backlog does, by the rule of this page."""
+    TRIAL = "trial"
+    """A trial does, block by block: see switchback.py."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of the ladder."""
+
+    g: float
+    """0 is fcfs."""
+    pressure: float
+    """It is taken from here on."""
+
+    @property
+    def policy(self) -> Policy:
+        """The order of work it stands for."""
+        return Policy("hrrn", self.g) if self.g else Policy("fcfs")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When to move."""
+
+    ladder: Sequence[Rung]
+    """By pressure, both upwards; the first is taken whatever the pressure."""
+    part: float = 0.5
+    """A rung is left downwards below this part of its own pressure."""
+    stay_s: float = 30.0
+    """How long a policy holds at least."""
+    lean: float = 16.0
+    """All short jobs at risk weigh like so many times the backlog, all long ones like its part."""
+
+
+RULE = Rule((Rung(0.0, 0.0), Rung(0.5, 1.0), Rung(1.0, 2.0), Rung(1.5, 4.0)))
+
+AUTO_START = RULE.ladder[0].policy
+"""Before anything is known of the backlog."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What the rule goes by."""
+
+    drain_s: float
+    """Seconds until all that waits would be in the slots, 0 when nothing waits."""
+    round_s: float
+    """Seconds a unit keeps its slot, above 0."""
+    short_at_risk: float = 0.0
+    """Share of the waiting jobs, 0..1: of less work than the mean and about to be late."""
+    long_at_risk: float = 0.0
+    """The same of more work than the mean."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """From now on another policy."""
+
+    policy: Policy
+    reason: str
+    """A sentence with its numbers."""
+
+
+def is_auto(text: str) -> bool:
+    """Whether a person asks for `auto`.
+
+    >>> is_auto(" Auto"), is_auto("hrrn(1)")
+    (True, False)
+    """
+    return text.strip().lower() == AUTO
+
+
+def pressure(signals: Signals, rule: Rule = RULE) -> float:
+    """The backlog in rounds of the slots, leaned towards whoever is about to be late.
+
+    >>> pressure(Signals(drain_s=12.0, round_s=3.0)), pressure(Signals(12.0, 3.0, long_at_risk=0.5))
+    (4.0, 1.0)
+    """
+    rounds = max(0.0, signals.drain_s) / signals.round_s
+    return rounds * float(rule.lean ** (signals.short_at_risk - signals.long_at_risk))
+
+
+def decide(signals: Signals, in_force: Policy, age_s: float, rule: Rule = RULE) -> Move | None:
+    """Where to move from `in_force`, which has held for `age_s` seconds; None: nowhere.
+
+    A policy that is not on the ladder (somebody's before `auto`) is left at once for the rung the
+    pressure calls for.
+
+    >>> decide(Signals(drain_s=12.0, round_s=3.0), Policy("fcfs"), 60.0).policy
+    Policy(name='hrrn', parameter=1.5)
+    """
+    now = pressure(signals, rule)
+    up = max(n for n, rung in enumerate(rule.ladder) if rung.pressure <= now)
+    own = next((n for n, rung in enumerate(rule.ladder) if rung.policy == in_force), None)
+    if own is not None:
+        if age_s < rule.stay_s:
+            return None
+        if up < own:  # one that still holds by its lower edge is kept
+            held = [n for n in range(up, own + 1) if rule.ladder[n].pressure * rule.part <= now]
+            up = max(held)
+    if up == own:
+        return None
+    return Move(rule.ladder[up].policy, _reason(signals, now, up, own, rule))
+
+
+def _reason(signals: Signals, now: float, new: int, old: int | None, rule: Rule) -> str:
+    rung = rule.ladder[new]
+    backlog = f"{signals.drain_s:.1f} s of work wait, {signals.drain_s / signals.round_s:.1f} "
+    backlog += f"rounds of {signals.round_s:.2f} s"
+    late = ""
+    if signals.short_at_risk or signals.long_at_risk:
+        late = f"; {signals.short_at_risk:.0%} of the jobs are short and about to be late, "
+        late += f"{signals.long_at_risk:.0%} long, which makes it count as {now:.1f}"
+    if old is not None and new < old:
+        edge = f"below {rule.ladder[new + 1].pressure * rule.part:g}"
+    else:
+        edge = f"{rung.pressure:g} or more"
+    return f"{backlog}{late}: {edge}, so g = {rung.g:g}."
