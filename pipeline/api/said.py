@@ -14,6 +14,7 @@ import uuid_utils.compat as uuid_utils
 from pipeline.errors import BadRequest
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
+from pipeline.wishes import read_deadline, read_wait_budget_s
 
 BATCH_ID_LIMIT = 200
 """Longest batch id, characters."""
@@ -32,20 +33,30 @@ TEXTS = {
         "Who is on the left and who on the right channel, such as agent,customer",
         "agent,customer",
     ),
+    "deadline": (
+        "Wanted by then, RFC 3339 with offset; `auto` goes by it, nothing is promised",
+        "2026-03-02T12:00:00+01:00",
+    ),
+    "wait_budget_s": (
+        "Seconds it may wait for a speech engine, above 0; `auto` goes by it, nothing is promised",
+        "600",
+    ),
     "metadata": ("A JSON object, kept with each job", '{"agent": "7"}'),
 }
 """The text fields of a submission: what they are for, and an example."""
 
 
 def said(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """batch_id, language, metadata and options of every job; `fields` holds texts, or what JSON
-    makes of them.
+    """batch_id, language, metadata, options and wishes of every job; `fields` holds texts, or what
+    JSON makes of them.
     """
     return {
         "batch_id": _batch_id(fields.get("batch_id")),
         "language": _language(fields.get("language")),
         "metadata": _metadata(fields.get("metadata")),
         "options": _options(fields.get("task"), fields.get("speakers")),
+        "deadline": read_deadline(fields.get("deadline")),
+        "wait_budget_s": read_wait_budget_s(fields.get("wait_budget_s")),
     }
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a recording beside its bytes: language, task, speakers, metadata.
+"""What is asked of a recording beside its bytes: language, task, speakers, wishes, metadata.
 
 Mistakes are found here, before anything is sent: a row of a table is refused by its line, an
 option by its name. The API decides in the end.
@@ -13,6 +13,10 @@ from dataclasses import dataclass, field, replace
 from pipeline.errors import BadRequest
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
+from pipeline.wishes import read_deadline, read_wait_budget_s
+
+OPTIONS = ("language", "task", "speakers", "deadline", "wait_budget_s")
+"""Fields of the form that are one text."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,16 @@ class Asked:
     task: str | None = None
     speakers: str | None = None
     """Labels of the left and the right channel, joined by a comma."""
+    deadline: str | None = None
+    """RFC 3339 with its offset."""
+    wait_budget_s: str | None = None
+    """A number."""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def fields(self, batch_id: str) -> dict[str, str]:
         """The text fields of the form."""
         fields = {"batch_id": batch_id}
-        for name in ("language", "task", "speakers"):
+        for name in OPTIONS:
             if value := getattr(self, name):
                 fields[name] = value
         if self.metadata:
@@ -38,20 +46,28 @@ class Asked:
     def or_else(self, other: Asked) -> Asked:
         """What is asked here, and what it leaves open from `other`.
 
-        >>> Asked(language="es").or_else(Asked("en", "translate", metadata={"k": "v"}))
-        Asked(language='es', task='translate', speakers=None, metadata={'k': 'v'})
+        >>> asked = Asked(language="es").or_else(Asked("en", "translate", metadata={"k": "v"}))
+        >>> asked.language, asked.task, asked.metadata
+        ('es', 'translate', {'k': 'v'})
         """
         return replace(
             self,
             language=self.language or other.language,
             task=self.task or other.task,
             speakers=self.speakers or other.speakers,
+            deadline=self.deadline or other.deadline,
+            wait_budget_s=self.wait_budget_s or other.wait_budget_s,
             metadata={**other.metadata, **self.metadata},
         )
 
 
 def read_asked(
-    language: str | None, task: str | None, speakers: str | None, metadata: Mapping[str, str]
+    language: str | None,
+    task: str | None,
+    speakers: str | None,
+    metadata: Mapping[str, str],
+    deadline: str | None = None,
+    wait_budget_s: str | None = None,
 ) -> Asked:
     """What the words mean; empty ones say nothing. Raises `BadRequest` for an unknown one."""
     language, task = (language or "").strip(), (task or "").strip()
@@ -59,7 +75,17 @@ def read_asked(
         raise BadRequest(f"{language[:40]!r} is no language code such as en, es or auto.")
     if task and task not in TASKS:
         raise BadRequest(f"{task[:40]!r} is no task: {' or '.join(TASKS)}.")
-    return Asked(language or None, task or None, _speakers(speakers), metadata)
+    by = read_deadline((deadline or "").strip(), local=True)
+    budget_s = (wait_budget_s or "").strip()
+    read_wait_budget_s(budget_s)
+    return Asked(
+        language or None,
+        task or None,
+        _speakers(speakers),
+        by.isoformat() if by else None,
+        budget_s or None,
+        metadata,
+    )
 
 
 def _speakers(text: str | None) -> str | None:

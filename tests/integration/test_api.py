@@ -705,7 +705,10 @@ def test_ready_says_ok_when_postgres_and_redis_answer(api: TestClient) -> None:
 def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestClient) -> None:
     described = api.get("/openapi.json").json()
     form = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["multipart/form-data"]
-    fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"}
+    fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"} | {
+        "deadline",
+        "wait_budget_s",
+    }
     assert set(form["schema"]["properties"]) == fields
     assert set(described["paths"]["/v1/jobs"]["get"]["responses"]) == {"200", "400", "500", "503"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -57,7 +58,7 @@ def test_a_backlog_that_swings_by_less_than_the_hysteresis_moves_nothing_after_i
 @given(st.lists(backlogs, min_size=2, max_size=300))
 def test_a_policy_holds_for_its_minimum_stay_whatever_the_backlog_does(wild: list[float]) -> None:
     times = [at_s for at_s, _ in run(wild)]
-    assert all(b - a >= RULE.stay_s for a, b in zip(times, times[1:], strict=False))
+    assert all(b - a >= RULE.stay_s for a, b in itertools.pairwise(times))
 
 
 @given(backlogs, st.floats(0.001, 1e4), shares, shares)

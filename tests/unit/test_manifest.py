@@ -142,6 +142,27 @@ def test_what_cannot_be_asked_is_refused(words: tuple[str, str, str]) -> None:
         read_asked(*words, {})
 
 
+@pytest.mark.parametrize(
+    ("deadline", "wait_budget_s"),
+    [("soon", ""), ("2026-13-01", ""), ("", "0"), ("", "-1"), ("", "nan"), ("", "inf"), ("", "1h")],
+)
+def test_a_wish_that_means_nothing_is_refused(deadline: str, wait_budget_s: str) -> None:
+    with pytest.raises(BadRequest):
+        read_asked("", "", "", {}, deadline, wait_budget_s)
+
+
+def test_a_row_has_its_own_wishes(tmp_path: Path) -> None:
+    (found,), lost = read_manifest(
+        manifest(
+            tmp_path, "file,deadline,wait_budget_s\na.wav,2026-03-02T12:00+01:00,90\n", ("a.wav",)
+        )
+    )
+    assert lost == []
+    fields = found.asked.fields("monday")
+    assert fields["deadline"] == "2026-03-02T11:00:00+00:00"
+    assert fields["wait_budget_s"] == "90"
+
+
 @pytest.mark.parametrize("pair", ["agent", "=7", ""])
 def test_metadata_is_key_and_value(pair: str) -> None:
     with pytest.raises(BadRequest, match="key=value"):
