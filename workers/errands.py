@@ -24,6 +24,7 @@ from pipeline.job import SURVEY
 from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
+from pipeline.steps.adapt import adapt
 from pipeline.steps.fetch import ask_for_next, fetch, give_way
 from pipeline.steps.probe import probe
 from pipeline.steps.ratio import write_ratios
@@ -38,6 +39,8 @@ SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
 RATIO = "fairscribe.ratio"
 RATIO_EVERY_S = 5.0
+ADAPT = "fairscribe.adapt"
+ADAPT_EVERY_S = 5.0
 TIDY = "fairscribe.tidy"
 TIDY_EVERY_S = 600.0
 LOST_AFTER_S = 30.0
@@ -54,6 +57,7 @@ _stopping = threading.Event()
 app.conf.beat_schedule = {
     SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
     RATIO: {"task": RATIO, "schedule": RATIO_EVERY_S, "options": {"expires": RATIO_EVERY_S}},
+    ADAPT: {"task": ADAPT, "schedule": ADAPT_EVERY_S, "options": {"expires": ADAPT_EVERY_S}},
     TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
 }
 
@@ -128,6 +132,14 @@ def write_up_ratios() -> None:
     here = parts()
     with contextlib.suppress(PartDown):
         write_ratios(here.store, here.queues, here.settings.start_policy)
+
+
+@app.task(name=ADAPT, send_events=False)
+def follow_the_backlog() -> None:
+    """Where `auto` decides, move the order of work; when a part is down, the next beat will."""
+    here = parts()
+    with contextlib.suppress(PartDown):
+        adapt(here.store, here.queues, here.settings.start_policy, here.settings.start_mode)
 
 
 @app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)

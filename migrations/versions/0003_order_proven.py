@@ -24,6 +24,15 @@ def upgrade() -> None:
     op.add_column(
         "jobs", sa.Column("wait_budget_s", sa.Double, comment="how long it may wait for an engine")
     )
+    op.create_index(
+        "jobs_wishing",
+        "jobs",
+        ["id"],
+        postgresql_where=sa.text(
+            "state IN ('probed', 'surveyed') AND "
+            "(deadline IS NOT NULL OR wait_budget_s IS NOT NULL)"
+        ),
+    )
     op.add_column(
         "policies",
         sa.Column(
@@ -100,5 +109,6 @@ def downgrade() -> None:
     for table in ("forecasts", "trials", "work_models", "work_done"):
         op.drop_table(table)
     op.drop_column("policies", "mode")
+    op.drop_index("jobs_wishing")
     for column in WISHES:
         op.drop_column("jobs", column)

@@ -15,11 +15,13 @@ decider that died is followed by another that knows as much.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from pipeline.scheduling.policies import Policy
+from pipeline.scheduling.scenario import View
 
 AUTO = "auto"
 """The name people ask for it by; never the name of a policy that is in force."""
@@ -134,6 +136,33 @@ def decide(signals: Signals, in_force: Policy, age_s: float, rule: Rule = RULE) 
     if up == own:
         return None
     return Move(rule.ladder[up].policy, _reason(signals, now, up, own, rule))
+
+
+class Follower:
+    """The rule as a policy of the simulator: asked at every turn, it decides each `every_s`.
+
+    `unit_work_s`: predicted work of a unit, on average. With waiting work W and n slots that each
+    do one reference second a second, drain / round = (W / n) / unit work: at any other pace both
+    are longer or shorter alike.
+    """
+
+    def __init__(self, unit_work_s: float, rule: Rule = RULE, every_s: float = 5.0) -> None:
+        self._unit_work_s, self._rule, self._every_ms = unit_work_s, rule, every_s * 1000
+        self._policy = rule.ladder[0].policy
+        self._since_ms = self._asked_ms = -math.inf
+        self.moves: list[tuple[int, Move]] = []
+        """(when, ms; what was decided)."""
+
+    def __call__(self, now_ms: int, view: View) -> Policy:
+        """The policy from now on."""
+        if now_ms >= self._asked_ms + self._every_ms:
+            self._asked_ms = now_ms
+            signals = Signals(view.waiting_work_s / view.slots, self._unit_work_s)
+            age_s = (now_ms - self._since_ms) / 1000
+            if move := decide(signals, self._policy, age_s, self._rule):
+                self._policy, self._since_ms = move.policy, now_ms
+                self.moves.append((now_ms, move))
+        return self._policy
 
 
 def _reason(signals: Signals, now: float, new: int, old: int | None, rule: Rule) -> str:

@@ -25,6 +25,7 @@ DECIDERS = 7_301_046
 class PolicyRow:
     """One decision."""
 
+    id: int
     policy: Policy
     mode: Mode
     reason: str
@@ -67,6 +68,7 @@ def changes(c: Connection, limit: int) -> list[PolicyRow]:
     rows = c.execute(select(table, age_s).order_by(table.c.id.desc()).limit(limit))
     return [
         PolicyRow(
+            row.id,
             parse_policy(row.policy),
             Mode(row.mode),
             row.reason,

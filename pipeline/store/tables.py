@@ -32,6 +32,9 @@ _states = ", ".join(f"'{state.value}'" for state in State)
 _live = ", ".join(
     f"'{state.value}'" for stage in STAGES for state in (stage.waiting, stage.working)
 )
+_waiting = ", ".join(f"'{stage.waiting.value}'" for stage in STAGES)
+WISHING = f"state IN ({_waiting}) AND (deadline IS NOT NULL OR wait_budget_s IS NOT NULL)"
+"""Waiting jobs that can be late, in the words of their index: a query must say it alike."""
 _now = func.clock_timestamp()
 
 jobs = Table(
@@ -87,6 +90,7 @@ jobs = Table(
     Index("jobs_state", "state", "id"),
     Index("jobs_live", "id", postgresql_where=text(f"state IN ({_live})")),
     Index("jobs_outbox", "id", postgresql_where=text("index_pending")),
+    Index("jobs_wishing", "id", postgresql_where=text(WISHING)),
     Index(
         "jobs_ended",
         "batch_id",
