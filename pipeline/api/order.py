@@ -12,6 +12,7 @@ from pipeline.api.queue_bodies import PolicyChange, PolicyHistory, PolicyView
 from pipeline.errors import BadRequest, PartDown
 from pipeline.scheduling.adaptive import AUTO, Mode, is_auto
 from pipeline.scheduling.policies import parse_policy
+from pipeline.steps import trial
 from pipeline.store import policies
 from pipeline.store.policies import PolicyRow
 from pipeline.store.session import transaction
@@ -66,7 +67,9 @@ def change_policy(parts: GivenParts, change: PolicyChange) -> PolicyView:
         raise BadRequest("reason holds a NUL character, which cannot be kept.")
     with transaction(parts.store) as c:
         policies.await_turn(c)
-        policy = asked or policies.newest_policy(c) or parts.settings.start_policy
+        ended = trial.stop(c, f"the policy was changed: {change.policy.strip()}")
+        before = ended.policy_a if ended else policies.newest_policy(c)
+        policy = asked or before or parts.settings.start_policy
         mode = Mode.FIXED if asked else Mode.AUTO
         policies.change_policy(c, policy, change.reason, mode)
         (last,) = policies.changes(c, 1)

@@ -59,15 +59,15 @@ class Rule:
 
     ladder: Sequence[Rung]
     """By pressure, both upwards; the first is taken whatever the pressure."""
-    part: float = 0.5
+    part: float = 0.25
     """A rung is left downwards below this part of its own pressure."""
-    stay_s: float = 30.0
+    stay_s: float = 60.0
     """How long a policy holds at least."""
     lean: float = 16.0
     """All short jobs at risk weigh like so many times the backlog, all long ones like its part."""
 
 
-RULE = Rule((Rung(0.0, 0.0), Rung(0.5, 1.0), Rung(1.0, 2.0), Rung(1.5, 4.0)))
+RULE = Rule((Rung(0.0, 0.0), Rung(1.5, 2.0), Rung(3.0, 8.0)))
 
 AUTO_START = RULE.ladder[0].policy
 """Before anything is known of the backlog."""

@@ -202,10 +202,13 @@ trials = Table(
     Column("block_s", Double, nullable=False),
     Column("blocks", Integer, nullable=False),
     Column("seed", BigInteger, nullable=False, comment="of the order of blocks"),
+    Column("keep_better", Boolean, nullable=False, comment="keep B if it is better"),
     Column("state", Text, nullable=False, comment="running, kept, returned or stopped"),
     Column("result", JSONB, comment="the comparison as it last stood"),
+    Column("reason", Text, comment="why it ended"),
     Column("started_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("ended_at", DateTime(timezone=True)),
+    Index("trials_one", "state", unique=True, postgresql_where=text("state = 'running'")),
     comment="policies tried on live work, block by block",
 )
 
