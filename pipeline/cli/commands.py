@@ -17,6 +17,7 @@ from pipeline.cli import (
     policy_commands,
     queue_table,
     show,
+    simulate,
     submit_command,
 )
 from pipeline.cli.local import Json
@@ -34,7 +35,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (local, submit_command, batch_commands, job_commands):
+for part in (local, submit_command, batch_commands, job_commands, simulate):
     app.add_typer(part.app)
 app.add_typer(policy_commands.app, name="policy")
 
