@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from datetime import timedelta
 from uuid import UUID
 
@@ -21,7 +22,8 @@ from pipeline.store import policies, tables, trials
 from pipeline.store.policies import PolicyRow
 from pipeline.store.session import transaction
 from pipeline.store.trials import Trial
-from tests.lines import surveyed_job
+from tests.lines import pulling, surveyed_job
+from workers.echo_engine import EchoEngine
 
 SJF, FCFS = Policy("sjf"), Policy("fcfs")
 BLOCK_S, BLOCKS = 600.0, 8
@@ -210,3 +212,29 @@ def test_a_replay_tells_what_each_policy_would_have_done(parts: Parts) -> None:
     assert sjf.p50_s < 0.8 * fcfs.p50_s
     assert sjf.max_s >= 0.99 * fcfs.max_s
     assert history(parts) == []  # nothing was touched
+
+
+# -- live work ------------------------------------------------------------------------------
+
+
+def test_on_live_work_a_worse_policy_is_sent_back_by_itself(parts: Parts) -> None:
+    for _ in range(40):  # a minute of long calls: behind them fcfs lets the short wait
+        surveyed_job(parts, windows=80, hollow=True)
+    trial = begun(parts, block_s=2.0, blocks=12)
+    begun_s = time.monotonic()
+    with pulling(parts, EchoEngine(slots=2, fixed_s=0.04, per_second_s=0.0)):
+        while state(parts, trial).state == trials.RUNNING and time.monotonic() < begun_s + 60:
+            surveyed_job(parts, hollow=True)
+            time.sleep(0.03)
+            tick(parts.store, parts.queues)
+        took_s = time.monotonic() - begun_s
+    ended = state(parts, trial)
+    assert ended.state == trials.RETURNED, ended.result
+    assert ended.result is not None
+    assert f"fcfs is worse after {ended.result['pairs']} pairs" in (ended.reason or "")
+    assert took_s < 12 * 2.0  # before its last block
+    told = history(parts)
+    order = [SJF if side == A else FCFS for side in sides(12, trial.seed)]
+    blocks = {int(row.reason.split()[3]): row.policy for row in told[:-1]}
+    assert all(order[number - 1] == policy for number, policy in blocks.items())
+    assert (told[-1].policy, told[-1].mode, in_redis(parts)) == (SJF, Mode.FIXED, {"sjf"})
