@@ -22,6 +22,10 @@ from enum import StrEnum
 
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.scenario import View
+from pipeline.scheduling.work import PACKED_S, S0, predicted_work_s
+
+FULL_WINDOW_WORK_S = predicted_work_s(PACKED_S, 1, "en")
+"""Work of a unit of a long job, reference slot seconds."""
 
 AUTO = "auto"
 """The name people ask for it by; never the name of a policy that is in force."""
@@ -67,7 +71,7 @@ class Rule:
     """All short jobs at risk weigh like so many times the backlog, all long ones like its part."""
 
 
-RULE = Rule((Rung(0.0, 0.0), Rung(1.5, 2.0), Rung(3.0, 8.0)))
+RULE = Rule((Rung(0.0, 0.0), Rung(1.5, 2.0), Rung(2.5, 8.0)))
 
 AUTO_START = RULE.ladder[0].policy
 """Before anything is known of the backlog."""
@@ -141,13 +145,13 @@ def decide(signals: Signals, in_force: Policy, age_s: float, rule: Rule = RULE) 
 class Follower:
     """The rule as a policy of the simulator: asked at every turn, it decides each `every_s`.
 
-    `unit_work_s`: predicted work of a unit, on average. With waiting work W and n slots that each
-    do one reference second a second, drain / round = (W / n) / unit work: at any other pace both
-    are longer or shorter alike.
+    A unit's work is not to be seen there: it is taken to be that of a full window, or of a mean job
+    that is shorter. With waiting work W and n slots of one reference second a second, drain / round
+    = (W / n) / unit work: at any other pace both are longer or shorter alike.
     """
 
-    def __init__(self, unit_work_s: float, rule: Rule = RULE, every_s: float = 5.0) -> None:
-        self._unit_work_s, self._rule, self._every_ms = unit_work_s, rule, every_s * 1000
+    def __init__(self, rule: Rule = RULE, every_s: float = 5.0) -> None:
+        self._rule, self._every_ms = rule, every_s * 1000
         self._policy = rule.ladder[0].policy
         self._since_ms = self._asked_ms = -math.inf
         self.moves: list[tuple[int, Move]] = []
@@ -157,7 +161,9 @@ class Follower:
         """The policy from now on."""
         if now_ms >= self._asked_ms + self._every_ms:
             self._asked_ms = now_ms
-            signals = Signals(view.waiting_work_s / view.slots, self._unit_work_s)
+            mean_s = view.waiting_work_s / view.waiting if view.waiting else FULL_WINDOW_WORK_S
+            unit_s = max(S0, min(FULL_WINDOW_WORK_S, mean_s))
+            signals = Signals(view.waiting_work_s / view.slots, unit_s)
             age_s = (now_ms - self._since_ms) / 1000
             if move := decide(signals, self._policy, age_s, self._rule):
                 self._policy, self._since_ms = move.policy, now_ms

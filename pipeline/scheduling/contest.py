@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline.scheduling import tally
+from pipeline.scheduling.adaptive import AUTO, Follower
 from pipeline.scheduling.cases import Case
 from pipeline.scheduling.policies import Policy, parse_policy
 from pipeline.scheduling.scenario import Rule, Run
@@ -20,7 +21,7 @@ from pipeline.scheduling.tally import Figures
 
 FILE_FCFS, WINDOW_FCFS = "file-fcfs", "fcfs"
 
-RULES: dict[str, Callable[[], Rule]] = {}
+RULES: dict[str, Callable[[], Rule]] = {AUTO: Follower}
 """Rules of the backlog by name, each made anew for a run."""
 
 CHANGED = ("p50", "p90", "p99", "max")
