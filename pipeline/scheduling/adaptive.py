@@ -71,7 +71,8 @@ class Rule:
     """All short jobs at risk weigh like so many times the backlog, all long ones like its part."""
 
 
-RULE = Rule((Rung(0.0, 0.0), Rung(1.5, 2.0), Rung(2.5, 8.0)))
+RULE = Rule((Rung(0.0, 0.0), Rung(1.5, 1.0), Rung(3.0, 4.0), Rung(5.0, 32.0)))
+"""Tuned on a day of calls: see docs/decisions.md."""
 
 AUTO_START = RULE.ladder[0].policy
 """Before anything is known of the backlog."""
@@ -126,7 +127,7 @@ def decide(signals: Signals, in_force: Policy, age_s: float, rule: Rule = RULE) 
     pressure calls for.
 
     >>> decide(Signals(drain_s=12.0, round_s=3.0), Policy("fcfs"), 60.0).policy
-    Policy(name='hrrn', parameter=1.5)
+    Policy(name='hrrn', parameter=3.0)
     """
     now = pressure(signals, rule)
     up = max(n for n, rung in enumerate(rule.ladder) if rung.pressure <= now)

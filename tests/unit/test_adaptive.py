@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.scheduling.adaptive import RULE, Move, Signals, decide, pressure
@@ -40,11 +40,13 @@ def test_idle_is_fcfs_and_a_large_backlog_the_top_of_the_ladder() -> None:
     assert run([0.0] * 100, in_force=top)[-1][1].policy == Policy("fcfs")
 
 
+@settings(deadline=None)
 @given(backlogs, st.sampled_from([rung.policy for rung in RULE.ladder] + [Policy("sjf")]))
 def test_a_constant_backlog_moves_it_once_at_most(rounds: float, in_force: Policy) -> None:
     assert len(run([rounds] * 200, in_force)) <= 1
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 1e5), st.floats(60, 3600))
 def test_a_backlog_that_swings_by_less_than_the_hysteresis_moves_nothing_after_its_first_swing(
     middle: float, period_s: float
@@ -55,12 +57,14 @@ def test_a_backlog_that_swings_by_less_than_the_hysteresis_moves_nothing_after_i
     assert [move for at_s, move in run(wave) if at_s > settled_s] == []
 
 
+@settings(deadline=None)
 @given(st.lists(backlogs, min_size=2, max_size=300))
 def test_a_policy_holds_for_its_minimum_stay_whatever_the_backlog_does(wild: list[float]) -> None:
     times = [at_s for at_s, _ in run(wild)]
     assert all(b - a >= RULE.stay_s for a, b in itertools.pairwise(times))
 
 
+@settings(deadline=None)
 @given(backlogs, st.floats(0.001, 1e4), shares, shares)
 def test_a_move_goes_to_a_rung_and_tells_the_numbers_it_was_made_by(
     drain_s: float, round_s: float, short: float, long: float
@@ -74,6 +78,7 @@ def test_a_move_goes_to_a_rung_and_tells_the_numbers_it_was_made_by(
             assert move.reason.endswith(".")
 
 
+@settings(deadline=None)
 @given(backlogs, backlogs)
 def test_a_larger_backlog_never_leads_to_a_smaller_g(one: float, other: float) -> None:
     def g(rounds: float) -> float:

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.scheduling.switchback import (
@@ -107,6 +107,7 @@ def test_many_jobs_are_thinned_and_their_quantiles_stay() -> None:
         assert many.quantiles[name].ratio == pytest.approx(ratio.ratio, rel=0.01)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(0, 2**63 - 1))
 def test_blocks_come_in_pairs_of_both_sides_the_same_for_the_same_seed(
     pairs: int, seed: int
@@ -122,6 +123,7 @@ def test_an_odd_number_of_blocks_is_refused(blocks: int) -> None:
         sides(blocks, 1)
 
 
+@settings(deadline=None)
 @given(st.floats(0, 1e6), st.floats(0.5, 1e4))
 def test_a_job_counts_for_the_block_it_arrived_in_unless_that_has_just_begun(
     offset_s: float, block_s: float
