@@ -26,6 +26,9 @@
      +- NoSuchJob
      +- NoSuchBatch
      +- NoSuchModel
+     +- NoSuchTrial
+     +- TrialRunning               another trial of a policy has not ended
+     +- TooFewJobs                 nothing can be foretold by so few recorded jobs
      +- TranscriptNotReady
      +- NotRetryable               a retry of a job that has not failed, or has nothing to try with
      +- RequestInProgress          the same Idempotency-Key is being carried out
@@ -196,6 +199,24 @@ class NoSuchModel(FairscribeError):
     """There is no such model here."""
 
     code = "no_such_model"
+
+
+class NoSuchTrial(FairscribeError):
+    """There is no trial with this id."""
+
+    code = "no_such_trial"
+
+
+class TrialRunning(FairscribeError):
+    """Another trial of a policy runs; stop it, or wait for its end."""
+
+    code = "trial_running"
+
+
+class TooFewJobs(FairscribeError):
+    """Too few recordings were transcribed lately to foretell anything by them."""
+
+    code = "too_few_jobs"
 
 
 class TranscriptNotReady(FairscribeError):

@@ -149,6 +149,10 @@ class JobView:
     """The newest fencing token, counted over both stages."""
     attempts: int
     """How often its present stage was granted to a worker."""
+    deadline: datetime | None
+    """Wanted by then, as the sender says."""
+    wait_budget_s: float | None
+    """How long it may wait for an engine, as the sender says."""
     created_at: datetime
     started_at: datetime | None
     """First grant of an engine; the wait is the time from created_at to here."""

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pipeline.errors import BadSetting
+from pipeline.scheduling.adaptive import AUTO_START, Mode, is_auto
 from pipeline.scheduling.policies import Policy, parse_policy
 
 PREFIX = "FAIRSCRIBE_"
@@ -138,8 +139,8 @@ class Settings(BaseModel):
     )
     policy: str = Field(
         "hrrn(1.5)",
-        description="Order of work until changed at run time: fcfs, sjf, hrrn(g), aged(beta) "
-        "(unit: policy)",
+        description="Order of work until changed at run time: fcfs, sjf, hrrn(g), aged(beta), or "
+        "auto, which moves g with the backlog (unit: policy)",
     )
     max_wait_s: float = Field(
         0.0,
@@ -206,7 +207,8 @@ class Settings(BaseModel):
     @field_validator("policy")
     @classmethod
     def _known_policy(cls, value: str) -> str:
-        parse_policy(value)
+        if not is_auto(value):
+            parse_policy(value)
         return value
 
     @field_validator("database_url", "redis_url", "api_url", "flower_url")
@@ -224,8 +226,13 @@ class Settings(BaseModel):
 
     @property
     def start_policy(self) -> Policy:
-        """The policy in force until someone changes it."""
-        return parse_policy(self.policy)
+        """The policy in force until someone changes it, or `auto` moves it."""
+        return AUTO_START if is_auto(self.policy) else parse_policy(self.policy)
+
+    @property
+    def start_mode(self) -> Mode:
+        """Who decides until someone does: the setting, or the backlog."""
+        return Mode.AUTO if is_auto(self.policy) else Mode.FIXED
 
     @property
     def max_upload_bytes(self) -> int:

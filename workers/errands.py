@@ -24,6 +24,8 @@ from pipeline.job import SURVEY
 from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
+from pipeline.steps import trial
+from pipeline.steps.adapt import adapt
 from pipeline.steps.fetch import ask_for_next, fetch, give_way
 from pipeline.steps.learn import learn
 from pipeline.steps.probe import probe
@@ -41,6 +43,10 @@ RATIO = "fairscribe.ratio"
 RATIO_EVERY_S = 5.0
 LEARN = "fairscribe.learn"
 LEARN_EVERY_S = 60.0
+ADAPT = "fairscribe.adapt"
+ADAPT_EVERY_S = 5.0
+TRIAL = "fairscribe.trial"
+TRIAL_EVERY_S = 5.0
 TIDY = "fairscribe.tidy"
 TIDY_EVERY_S = 600.0
 LOST_AFTER_S = 30.0
@@ -58,6 +64,8 @@ app.conf.beat_schedule = {
     SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
     RATIO: {"task": RATIO, "schedule": RATIO_EVERY_S, "options": {"expires": RATIO_EVERY_S}},
     LEARN: {"task": LEARN, "schedule": LEARN_EVERY_S, "options": {"expires": LEARN_EVERY_S}},
+    ADAPT: {"task": ADAPT, "schedule": ADAPT_EVERY_S, "options": {"expires": ADAPT_EVERY_S}},
+    TRIAL: {"task": TRIAL, "schedule": TRIAL_EVERY_S, "options": {"expires": TRIAL_EVERY_S}},
     TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
 }
 
@@ -139,6 +147,22 @@ def learn_speed() -> None:
     """Learn from what ended; when Postgres is down, the next beat will."""
     with contextlib.suppress(PartDown):
         learn(parts().store)
+
+
+@app.task(name=ADAPT, send_events=False)
+def follow_the_backlog() -> None:
+    """Where `auto` decides, move the order of work; when a part is down, the next beat will."""
+    here = parts()
+    with contextlib.suppress(PartDown):
+        adapt(here.store, here.queues, here.settings.start_policy, here.settings.start_mode)
+
+
+@app.task(name=TRIAL, send_events=False)
+def go_on_with_the_trial() -> None:
+    """Enter the block of now, compare, end; when a part is down, the next beat will."""
+    here = parts()
+    with contextlib.suppress(PartDown):
+        trial.tick(here.store, here.queues)
 
 
 @app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)

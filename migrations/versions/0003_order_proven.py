@@ -24,6 +24,15 @@ def upgrade() -> None:
     op.add_column(
         "jobs", sa.Column("wait_budget_s", sa.Double, comment="how long it may wait for an engine")
     )
+    op.create_index(
+        "jobs_wishing",
+        "jobs",
+        ["id"],
+        postgresql_where=sa.text(
+            "state IN ('probed', 'surveyed') AND "
+            "(deadline IS NOT NULL OR wait_budget_s IS NOT NULL)"
+        ),
+    )
     op.add_column(
         "policies",
         sa.Column(
@@ -73,10 +82,18 @@ def upgrade() -> None:
         sa.Column("block_s", sa.Double, nullable=False),
         sa.Column("blocks", sa.Integer, nullable=False),
         sa.Column("seed", sa.BigInteger, nullable=False, comment="of the order of blocks"),
+        sa.Column("keep_better", sa.Boolean, nullable=False, comment="keep B if it is better"),
         sa.Column("state", sa.Text, nullable=False, comment="running, kept, returned or stopped"),
         sa.Column("result", JSONB, comment="the comparison as it last stood"),
+        sa.Column("reason", sa.Text, comment="why it ended"),
         sa.Column("started_at", sa.DateTime(timezone=True), **stamp),
         sa.Column("ended_at", sa.DateTime(timezone=True)),
+        sa.Index(
+            "trials_one",
+            "state",
+            unique=True,
+            postgresql_where=sa.text("state = 'running'"),
+        ),
         comment="policies tried on live work, block by block",
     )
     op.create_table(
@@ -100,5 +117,6 @@ def downgrade() -> None:
     for table in ("forecasts", "trials", "work_models", "work_done"):
         op.drop_table(table)
     op.drop_column("policies", "mode")
+    op.drop_index("jobs_wishing")
     for column in WISHES:
         op.drop_column("jobs", column)

@@ -113,6 +113,10 @@ class Job(BaseModel):
         "tried again",
         examples=[2],
     )
+    deadline: datetime | None = Field(description="Wanted by then, as told")
+    wait_budget_s: float | None = Field(
+        description="How long it may wait for a speech engine, as told", examples=[600.0]
+    )
     created_at: datetime
     started_at: datetime | None = Field(description="First granted to a speech engine")
     first_text_at: datetime | None = Field(description="First part transcribed")

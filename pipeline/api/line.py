@@ -28,7 +28,7 @@ from pipeline.scheduling.work import bucket_work_s
 from pipeline.steps.forecast import look
 from pipeline.steps.forecast.outlook import HEAD, Outlook
 from pipeline.steps.ratio import ratio
-from pipeline.store import views
+from pipeline.store import policies, views
 from pipeline.store.load import Standing
 from pipeline.store.session import transaction
 
@@ -47,10 +47,14 @@ def read_queue(
 ) -> QueueView:
     """How many jobs wait and are in work at each stage, who goes first and when it will be done."""
     outlook = look(parts)
+    with transaction(parts.store) as c:
+        decided = policies.newest(c)
+    mode = decided.mode if decided else parts.settings.start_mode
     counts = {name: queue.counts() for name, queue in parts.queues.items()}
     ratios = {name: _ratios(queue.board.ratios()) for name, queue in parts.queues.items()}
     return QueueView(
         policy=str(outlook.policies[TRANSCRIBE.name]),
+        mode=mode.value,
         waiting=Counts(**{name: waiting for name, (waiting, _) in counts.items()}),
         working=Counts(**{name: working for name, (_, working) in counts.items()}),
         head=[job for stage in SHOWN for job in _head(parts, stage, outlook, limit)],

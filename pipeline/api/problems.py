@@ -26,11 +26,14 @@ from pipeline.errors import (
     NoSuchBatch,
     NoSuchJob,
     NoSuchModel,
+    NoSuchTrial,
     NotRetryable,
     PartDown,
     RecordingRefused,
     RequestInProgress,
+    TooFewJobs,
     TranscriptNotReady,
+    TrialRunning,
 )
 from pipeline.logs import log
 
@@ -40,6 +43,9 @@ STATUS: dict[type[FairscribeError], HTTPStatus] = {
     NoSuchJob: HTTPStatus.NOT_FOUND,
     NoSuchBatch: HTTPStatus.NOT_FOUND,
     NoSuchModel: HTTPStatus.NOT_FOUND,
+    NoSuchTrial: HTTPStatus.NOT_FOUND,
+    TrialRunning: HTTPStatus.CONFLICT,
+    TooFewJobs: HTTPStatus.CONFLICT,
     TranscriptNotReady: HTTPStatus.CONFLICT,
     NotRetryable: HTTPStatus.CONFLICT,
     RequestInProgress: HTTPStatus.CONFLICT,

@@ -83,7 +83,10 @@ class StageRatios(BaseModel):
 class QueueView(BaseModel):
     """The queue now."""
 
-    policy: str = Field(examples=["hrrn(1.5)"])
+    policy: str = Field(description="In force now", examples=["hrrn(1.5)"])
+    mode: Literal["fixed", "auto", "trial"] = Field(
+        description="Who decides it", examples=["fixed"]
+    )
     waiting: Counts
     working: Counts
     head: list[QueuedJob] = Field(
@@ -104,7 +107,7 @@ class PolicyChange(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     policy: Annotated[str, Field(max_length=100)] = Field(
-        description="fcfs, sjf, hrrn(g) or aged(beta)", examples=["hrrn(1.5)"]
+        description="fcfs, sjf, hrrn(g), aged(beta) or auto", examples=["hrrn(1.5)"]
     )
     reason: Annotated[str, Field(max_length=1000)] = Field(
         "by hand", description="Kept with the change", examples=["long calls wait too long"]
@@ -114,12 +117,108 @@ class PolicyChange(BaseModel):
 class PolicyView(BaseModel):
     """The order of work."""
 
-    policy: str = Field(description="As last decided", examples=["hrrn(1.5)"])
+    policy: str = Field(description="As last asked for", examples=["auto"])
+    in_force: str = Field(description="What claims go by now", examples=["hrrn(1.5)"])
+    mode: Literal["fixed", "auto", "trial"] = Field(
+        description="Who decides: a person or the setting, the backlog, a trial", examples=["auto"]
+    )
     reason: str | None = Field(
         description="Why; null: nobody changed it since the first start",
         examples=["long calls wait too long"],
     )
     changed_at: datetime | None = Field(description="When; null as `reason`")
+
+
+class TrialRequest(BaseModel):
+    """Another policy, to be tried against the one in force."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    policy: Annotated[str, Field(max_length=100)] = Field(
+        description="B: fcfs, sjf, hrrn(g) or aged(beta)", examples=["hrrn(3)"]
+    )
+    block_s: Annotated[float, Field(ge=1, le=86_400)] = Field(
+        600.0, description="Seconds of a block, which is of one policy", examples=[600.0]
+    )
+    blocks: Annotated[int, Field(ge=6, le=1000, multiple_of=2)] = Field(
+        12, description="Even: they come in pairs of A and B, in an order that is drawn"
+    )
+    keep_better: bool = Field(
+        False, description="Keep B at the end if it is better for certain; else A comes back"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        None, description="Of the order of the blocks; drawn when absent", examples=[7]
+    )
+
+
+class RatioView(BaseModel):
+    """One quantile of the time to result under both policies."""
+
+    a_s: float = Field(examples=[31.0])
+    b_s: float = Field(examples=[12.4])
+    ratio: float = Field(description="B / A: below 1, B is better", examples=[0.4])
+    low: float = Field(description="Its interval", examples=[0.31])
+    high: float = Field(examples=[0.52])
+
+
+class ComparisonView(BaseModel):
+    """B against A, by complete pairs of blocks."""
+
+    pairs: int = Field(examples=[3])
+    jobs_a: int = Field(description="Jobs that count for A", examples=[412])
+    jobs_b: int = Field(examples=[398])
+    quantiles: dict[str, RatioView] = Field(
+        description="`p50`, `p95`, `p99`; empty while there are too few jobs or pairs"
+    )
+
+
+class TrialView(BaseModel):
+    """A policy tried on live work."""
+
+    id: int = Field(examples=[3])
+    state: Literal["running", "kept", "returned", "stopped"] = Field(
+        description="Under way; B stays; A came back; somebody ended it", examples=["running"]
+    )
+    policy_a: str = Field(description="In force before", examples=["hrrn(1.5)"])
+    policy_b: str = Field(description="On trial", examples=["hrrn(3)"])
+    block_s: float = Field(examples=[600.0])
+    blocks: int = Field(examples=[12])
+    block: int | None = Field(
+        description="The block of now, from 1; null when it has ended", examples=[7]
+    )
+    seed: int = Field(examples=[7])
+    keep_better: bool
+    comparison: ComparisonView
+    reason: str | None = Field(description="Why it ended", examples=[None])
+    started_at: datetime
+    ended_at: datetime | None = Field(examples=[None])
+
+
+class TrialList(BaseModel):
+    """Trials, the newest first."""
+
+    trials: list[TrialView]
+
+
+class ReplayedView(BaseModel):
+    """What the simulator says of one policy: time to result."""
+
+    policy: str = Field(examples=["hrrn(3)"])
+    p50_s: float = Field(examples=[12.4])
+    p95_s: float = Field(examples=[90.1])
+    p99_s: float = Field(examples=[203.0])
+    max_s: float = Field(description="The longest", examples=[410.5])
+
+
+class ReplayView(BaseModel):
+    """Recorded arrivals under two policies, simulated: no live work is touched."""
+
+    jobs: int = Field(description="Replayed recordings", examples=[1200])
+    hours: float = Field(description="From the first arrival to the last", examples=[5.9])
+    slots: int = Field(examples=[32])
+    speed: float = Field(description="Reference slot seconds a second", examples=[125.0])
+    a: ReplayedView = Field(description="The policy in force")
+    b: ReplayedView = Field(description="The policy asked about")
 
 
 class PolicyHistory(BaseModel):

@@ -6,7 +6,6 @@ Everything here raises `BadRequest` with a sentence for what cannot be meant.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -15,6 +14,7 @@ import uuid_utils.compat as uuid_utils
 from pipeline.errors import BadRequest
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
+from pipeline.wishes import read_deadline, read_duration_hint_s, read_wait_budget_s
 
 BATCH_ID_LIMIT = 200
 """Longest batch id, characters."""
@@ -38,21 +38,31 @@ TEXTS = {
         "it is looked at",
         "214.6",
     ),
+    "deadline": (
+        "Wanted by then, RFC 3339 with offset; `auto` goes by it, nothing is promised",
+        "2026-03-02T12:00:00+01:00",
+    ),
+    "wait_budget_s": (
+        "Seconds it may wait for a speech engine, above 0; `auto` goes by it, nothing is promised",
+        "600",
+    ),
     "metadata": ("A JSON object, kept with each job", '{"agent": "7"}'),
 }
 """The text fields of a submission: what they are for, and an example."""
 
 
 def said(fields: Mapping[str, Any], max_duration_s: float) -> dict[str, Any]:
-    """batch_id, language, metadata, options and the hint of every job; `fields` holds texts, or
-    what JSON makes of them. `max_duration_s`: the longest recording taken.
+    """batch_id, language, metadata, options, wishes and the hint of every job; `fields` holds
+    texts, or what JSON makes of them. `max_duration_s`: the longest recording taken.
     """
     return {
         "batch_id": _batch_id(fields.get("batch_id")),
         "language": _language(fields.get("language")),
         "metadata": _metadata(fields.get("metadata")),
         "options": _options(fields.get("task"), fields.get("speakers")),
-        "duration_hint_s": _duration_hint_s(fields.get("duration_hint_s"), max_duration_s),
+        "duration_hint_s": read_duration_hint_s(fields.get("duration_hint_s"), max_duration_s),
+        "deadline": read_deadline(fields.get("deadline")),
+        "wait_budget_s": read_wait_budget_s(fields.get("wait_budget_s")),
     }
 
 
@@ -97,21 +107,6 @@ def _speakers(given: Any) -> list[str]:
                 f"A label of speakers has 1 to {SPEAKER_LIMIT} characters and no control character."
             )
     return texts
-
-
-def _duration_hint_s(given: Any, limit_s: float) -> float | None:
-    if given in (None, ""):
-        return None
-    try:
-        seconds = float(given) if isinstance(given, str | int | float) else math.nan
-    except (ValueError, OverflowError):
-        seconds = math.nan
-    if isinstance(given, bool) or not 0 < seconds <= limit_s:  # no number is in no range
-        raise BadRequest(
-            f"duration_hint_s is a number of seconds, more than 0 and at most {limit_s:.0f}, not "
-            f"{_short(given)}."
-        )
-    return seconds
 
 
 def _metadata(given: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Submitted:
     """What was asked for."""
 
     said: dict[str, Any]
-    """batch_id, language, metadata, options, duration_hint_s: of every recording."""
+    """batch_id, language, metadata, options, wishes, duration_hint_s: of every recording."""
     given: dict[str, Any]
     """The fields as sent: what tells one request from another."""
     urls: list[Any] = field(default_factory=list)

@@ -63,6 +63,7 @@ _SAID = {
 _SAID_IN_JSON = {
     **_SAID,
     "metadata": {"type": "object", "description": TEXTS["metadata"][0]},
+    "wait_budget_s": {"type": "number", "description": TEXTS["wait_budget_s"][0]},
     "speakers": {
         "type": "array",
         "items": {"type": "string", "minLength": 1, "maxLength": SPEAKER_LIMIT},

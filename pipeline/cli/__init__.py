@@ -1,6 +1,7 @@
 """The command line: everything a person does, through the HTTP door.
 
-commands.py         puts it together; queue, policy; errors to exit codes
+commands.py         puts it together; queue; errors to exit codes
+policy_commands.py  policy, policy trial
 local.py            commands that ask nobody: up, doctor, settings, model, version
 submit_command.py   submit: what was typed to recordings (collect.py, manifest.py, asked.py)
   submit.py         recordings to jobs, several at once (side_by_side.py), patiently

@@ -1,4 +1,4 @@
-"""The command line put together, and the commands about the order of work.
+"""The command line put together, and the command about the queue.
 
 Exit codes: 0 done, 1 it failed, 2 not reached or misused, 130 ended by Ctrl-C.
 """
@@ -14,6 +14,7 @@ from pipeline.cli import (
     batch_commands,
     job_commands,
     local,
+    policy_commands,
     queue_table,
     show,
     simulate,
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 for part in (local, submit_command, batch_commands, job_commands, simulate):
     app.add_typer(part.app)
+app.add_typer(policy_commands.app, name="policy")
 
 
 def main() -> None:
@@ -62,21 +64,3 @@ def queue(
         console.print(queue_table.drawn(service.get("/v1/queue", limit=limit), width=console.width))
     else:
         queue_table.live(service, limit, show.to_stdout())
-
-
-@app.command()
-def policy(
-    new: Annotated[str | None, typer.Argument(help="fcfs, sjf, hrrn(g) or aged(beta)")] = None,
-    reason: Annotated[str, typer.Option(help="Kept with the change")] = "by hand",
-    json: Json = False,
-) -> None:
-    """Show the order of work, or change it; waiting jobs follow at once."""
-    service = connect(read_settings())
-    if new is None:
-        answer = service.get("/v1/policy")
-    else:
-        answer = service.put("/v1/policy", {"policy": new, "reason": reason})
-    if json:
-        show.print_json(answer)
-    else:
-        print(answer["policy"])

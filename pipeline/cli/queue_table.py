@@ -68,7 +68,8 @@ def drawn(
 
 
 def _totals(view: dict[str, Any]) -> str:
-    lines = [f"policy {view['policy']}"]
+    by = {"auto": " (auto: it follows the backlog)", "trial": " (on trial)"}.get(view["mode"], "")
+    lines = [f"policy {view['policy']}{by}"]
     for stage in ("transcribe", "survey"):
         ratios = view["ratios"][stage]
         told = ""

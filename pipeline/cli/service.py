@@ -17,10 +17,13 @@ from pipeline.errors import (
     KeyReused,
     NoSuchBatch,
     NoSuchJob,
+    NoSuchTrial,
     NotRetryable,
     PartDown,
     RequestInProgress,
+    TooFewJobs,
     TranscriptNotReady,
+    TrialRunning,
 )
 from pipeline.settings import Settings
 
@@ -29,7 +32,7 @@ TIMEOUT = httpx.Timeout(connect=5.0, read=300.0, write=300.0, pool=5.0)
 
 _KINDS = (
     *(BadRequest, KeyReused, NoSuchBatch, NoSuchJob, NotRetryable, PartDown),
-    TranscriptNotReady,
+    *(NoSuchTrial, TrialRunning, TooFewJobs, TranscriptNotReady),
 )
 _ERRORS = {kind.code: kind for kind in _KINDS}
 
@@ -102,9 +105,9 @@ class Service:
         """PUT a JSON body; the answer's JSON."""
         return self._ask("PUT", path, json=body).json()
 
-    def post(self, path: str) -> Any:
-        """POST without a body; the answer's JSON."""
-        return self._ask("POST", path).json()
+    def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """POST with a JSON body, or without one; the answer's JSON."""
+        return self._ask("POST", path, json=body).json()
 
     def delete(self, path: str) -> None:
         """DELETE; there is no answer but that it is done."""

@@ -55,6 +55,12 @@ def submit_command(
         str | None, typer.Option(help="Who is left and right: agent,customer")
     ] = None,
     task: Annotated[str | None, typer.Option(help="transcribe or translate")] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="Wanted by then: 2026-03-02T12:00, local or with offset")
+    ] = None,
+    wait_budget: Annotated[
+        str | None, typer.Option(help="Seconds it may wait for an engine")
+    ] = None,
     metadata: Annotated[list[str] | None, typer.Option(help="key=value, kept; repeatable")] = None,
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Uploads side by side")] = 4,
     null: Annotated[bool, typer.Option("--null", help="The list on stdin has NULs")] = False,
@@ -66,6 +72,7 @@ def submit_command(
     """Send recordings; the same command again sends what is missing."""
     settings = read_settings()
     typed = {"batch_id": batch_id, "language": language, "speakers": speakers, "task": task}
+    typed |= {"deadline": deadline, "wait_budget_s": wait_budget}
     wanted = _understand(paths or [], manifest, typed, metadata or [], null=null)
     for lost in wanted.lost:
         tell_unsent(lost)
@@ -117,7 +124,8 @@ def _understand(
 ) -> Wanted:
     """Raises `BadRequest` for what cannot be meant."""
     pairs = read_pairs(metadata)
-    asked = read_asked(typed["language"], typed["task"], typed["speakers"], pairs)
+    wishes = (typed["deadline"], typed["wait_budget_s"])
+    asked = read_asked(typed["language"], typed["task"], typed["speakers"], pairs, *wishes)
     named = [path for path in paths if path != "-"]
     if len(named) < len(paths):
         named += read_list(sys.stdin.buffer.read(), null=null)
@@ -144,6 +152,8 @@ def _rehearse(wanted: Wanted, path: Path, *, json: bool) -> int:
             "speakers": one.asked.speakers,
             "task": one.asked.task,
             "duration_hint_s": one.asked.duration_hint_s,
+            "deadline": one.asked.deadline,
+            "wait_budget_s": one.asked.wait_budget_s,
             "metadata": dict(one.asked.metadata),
             "sent": batch_id is not None and key_of(batch_id, one, state) in sent,
         }

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline.scheduling import tally
+from pipeline.scheduling.adaptive import AUTO, Follower
 from pipeline.scheduling.cases import Case
 from pipeline.scheduling.policies import Policy, parse_policy
 from pipeline.scheduling.scenario import Rule, Run
@@ -21,8 +22,8 @@ from pipeline.scheduling.tally import Figures
 
 FILE_FCFS, WINDOW_FCFS = "file-fcfs", "fcfs"
 
-RULES: dict[str, Callable[[Case], Rule]] = {}
-"""Rules of the backlog by name, each made anew for a case."""
+RULES: dict[str, Callable[[], Rule]] = {AUTO: Follower}
+"""Rules of the backlog by name, each made anew for a run."""
 
 CHANGED = ("p50", "p90", "p99", "max")
 """Figures that are compared with a baseline's."""
@@ -96,7 +97,7 @@ def compete(
 
 def play(entry: Entry, case: Case) -> Run:
     """One entry on one case."""
-    rule = RULES[entry.name.partition("@")[0]](case) if entry.policy is None else entry.policy
+    rule = RULES[entry.name.partition("@")[0]]() if entry.policy is None else entry.policy
     house = replace(case.house, level=entry.level)
     return simulate(case.arrivals, rule, house, max_wait_s=entry.max_wait_s)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -42,6 +43,10 @@ class Upload:
     options: dict[str, Any] = field(default_factory=dict)
     duration_hint_s: float | None = None
     """How long it lasts, as its sender says: believed until it is probed, and for show only."""
+    deadline: datetime | None = None
+    """Wanted by then."""
+    wait_budget_s: float | None = None
+    """How long it may wait for an engine."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,8 @@ def accept(
 def accept_urls(store: Engine, urls: Mapping[str, str], said: Mapping[str, Any]) -> list[Accepted]:
     """A job for each {job id: checked URL}, in one transaction; those that are there stay.
 
-    `said` holds what `Upload` calls batch_id, language, metadata, options and duration_hint_s.
-    Raises `PartDown`: whether they were made is then not known.
+    `said` holds what `Upload` calls batch_id, language, metadata, options, duration_hint_s,
+    deadline and wait_budget_s. Raises `PartDown`: whether they were made is then not known.
     """
     rows = {
         job_id: {
@@ -165,6 +170,8 @@ def _commit(
         "options": upload.options,
         "language": upload.language,
         "duration_hint_s": upload.duration_hint_s,
+        "deadline": upload.deadline,
+        "wait_budget_s": upload.wait_budget_s,
         "storage_key": key,
         "size_bytes": size_bytes,
         "sha256": sha256,

@@ -101,6 +101,40 @@ def arrivals(c: Connection, now_ms: int, slice_s: float, slices: int) -> Sequenc
     return found
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A recording that came, as a replay needs it."""
+
+    job_id: str
+    arrival_ms: int
+    speech_s: float
+    windows: int
+    language: str | None
+    """As asked for."""
+
+
+def recorded(c: Connection, within_s: float, limit: int) -> list[Recorded]:
+    """The newest `limit` recordings that arrived in the last `within_s` seconds and were surveyed,
+    whatever became of them, in order of arrival. Those without speech needed no engine.
+    """
+    since_ms = func.extract("epoch", func.clock_timestamp()) * 1000 - within_s * 1000
+    newest = (
+        select(jobs.c.id, jobs.c.arrival_ms, jobs.c.speech_s, jobs.c.windows_total, jobs.c.language)
+        .where(jobs.c.arrival_ms > since_ms, jobs.c.windows_total > 0)
+        .order_by(jobs.c.id.desc())
+        .limit(limit)
+    )
+    return sorted(
+        (
+            Recorded(
+                str(row.id), row.arrival_ms, row.speech_s or 0.0, row.windows_total, row.language
+            )
+            for row in c.execute(newest)
+        ),
+        key=lambda job: job.arrival_ms,
+    )
+
+
 _LIVE = frozenset(state for stage in STAGES for state in (stage.waiting, stage.working))
 
 

@@ -32,6 +32,9 @@ _states = ", ".join(f"'{state.value}'" for state in State)
 _live = ", ".join(
     f"'{state.value}'" for stage in STAGES for state in (stage.waiting, stage.working)
 )
+_waiting = ", ".join(f"'{stage.waiting.value}'" for stage in STAGES)
+WISHING = f"state IN ({_waiting}) AND (deadline IS NOT NULL OR wait_budget_s IS NOT NULL)"
+"""Waiting jobs that can be late, in the words of their index: a query must say it alike."""
 _now = func.clock_timestamp()
 
 jobs = Table(
@@ -87,6 +90,7 @@ jobs = Table(
     Index("jobs_state", "state", "id"),
     Index("jobs_live", "id", postgresql_where=text(f"state IN ({_live})")),
     Index("jobs_outbox", "id", postgresql_where=text("index_pending")),
+    Index("jobs_wishing", "id", postgresql_where=text(WISHING)),
     Index(
         "jobs_ended",
         "batch_id",
@@ -198,10 +202,13 @@ trials = Table(
     Column("block_s", Double, nullable=False),
     Column("blocks", Integer, nullable=False),
     Column("seed", BigInteger, nullable=False, comment="of the order of blocks"),
+    Column("keep_better", Boolean, nullable=False, comment="keep B if it is better"),
     Column("state", Text, nullable=False, comment="running, kept, returned or stopped"),
     Column("result", JSONB, comment="the comparison as it last stood"),
+    Column("reason", Text, comment="why it ended"),
     Column("started_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("ended_at", DateTime(timezone=True)),
+    Index("trials_one", "state", unique=True, postgresql_where=text("state = 'running'")),
     comment="policies tried on live work, block by block",
 )
 

@@ -63,6 +63,8 @@ def test_every_field_of_an_answer_is_on_the_page(body: type[Any]) -> None:
         *(bodies.AcceptedFile, bodies.TranscriptBody, bodies.SegmentBody, queue_bodies.QueueView),
         *(queue_bodies.JobInHand, queue_bodies.WorkerSpeedView, queue_bodies.RatiosView),
         *(queue_bodies.PolicyView, queue_bodies.PolicyHistory, batch_bodies.BatchPage),
+        *(queue_bodies.TrialView, queue_bodies.TrialList, queue_bodies.ComparisonView),
+        *(queue_bodies.RatioView, queue_bodies.ReplayView, queue_bodies.ReplayedView),
     ],
 )
 def test_every_field_of_an_answer_is_in_an_example(body: type[Any]) -> None:

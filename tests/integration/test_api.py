@@ -621,7 +621,8 @@ def test_what_the_index_still_holds_of_an_ended_job_is_not_shown(
 
 
 def test_a_policy_is_changed_in_postgres_and_in_every_queue(api: TestClient, parts: Parts) -> None:
-    at_first = {"policy": "hrrn(1.5)", "reason": None, "changed_at": None}
+    at_first = {"policy": "hrrn(1.5)", "in_force": "hrrn(1.5)", "mode": "fixed", "reason": None}
+    at_first["changed_at"] = None
     assert api.get("/v1/policy").json() == at_first
 
     change = {"policy": " AGED(2.50)", "reason": "long calls wait too long"}
@@ -632,6 +633,24 @@ def test_a_policy_is_changed_in_postgres_and_in_every_queue(api: TestClient, par
     with transaction(parts.store) as c:
         assert policies.newest_policy(c) == Policy("aged", 2.5)
     assert {str(queue.policy()) for queue in parts.queues.values()} == {"aged(2.5)"}
+
+
+def test_auto_keeps_what_is_in_force_until_it_moves_and_a_policy_ends_it(
+    api: TestClient, parts: Parts
+) -> None:
+    asked = api.put("/v1/policy", json={"policy": " Auto ", "reason": "try it"}).json()
+    assert (asked["policy"], asked["in_force"], asked["mode"]) == ("auto", "hrrn(1.5)", "auto")
+    assert api.get("/v1/policy").json() == asked
+    assert {str(queue.policy()) for queue in parts.queues.values()} == {"hrrn(1.5)"}
+    view = api.get("/v1/queue").json()
+    assert (view["policy"], view["mode"]) == ("hrrn(1.5)", "auto")
+    fixed = api.put("/v1/policy", json={"policy": "sjf"}).json()
+    assert (fixed["policy"], fixed["in_force"], fixed["mode"]) == ("sjf", "sjf", "fixed")
+
+
+def test_the_setting_may_be_auto(open_api: Open, parts: Parts) -> None:
+    told = open_api(FAIRSCRIBE_POLICY="auto").get("/v1/policy").json()
+    assert (told["policy"], told["in_force"], told["mode"]) == ("auto", "fcfs", "auto")
 
 
 @pytest.mark.parametrize(
@@ -686,7 +705,10 @@ def test_ready_says_ok_when_postgres_and_redis_answer(api: TestClient) -> None:
 def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestClient) -> None:
     described = api.get("/openapi.json").json()
     form = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["multipart/form-data"]
-    fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"}
+    fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"} | {
+        "deadline",
+        "wait_budget_s",
+    }
     assert set(form["schema"]["properties"]) == fields
     assert set(described["paths"]["/v1/jobs"]["get"]["responses"]) == {"200", "400", "500", "503"}
 

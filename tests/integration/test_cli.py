@@ -303,6 +303,8 @@ def test_a_policy_is_shown_changed_and_refused(run: Run) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert "'fastest' is not a policy" in ran.err
     assert run("policy").out == "sjf\n"
+    assert run("policy", "auto").out == run("policy").out == "auto, now sjf\n"
+    assert "policy sjf (auto: it follows the backlog)" in run("queue", "--once").out
 
 
 # -- without the service --------------------------------------------------------------------

@@ -130,12 +130,20 @@ def address(
 THERE = {"model": "whisper-1", "policy": "sjf", "language": "en"}
 """Values that mean something, for fields of which most texts mean nothing."""
 
+NOT_IN_FORCE = "aged(9)"
+"""What a trial may be of: the policy in force is none."""
+
+NEEDS_HOURS = {"GET /v1/policy/replay"}
+"""Answers only where recordings came for a while and an engine told its speed."""
+
 
 def ask_for_what_is_there(case: Any, job_id: str) -> None:
     if "job_id" in case.path_parameters:
         case.path_parameters["job_id"] = job_id
     if isinstance(case.body, dict):
         case.body.update({name: THERE[name] for name in case.body.keys() & THERE.keys()})
+        if "trials" in case.path and "policy" in case.body:
+            case.body["policy"] = NOT_IN_FORCE
 
 
 def cases(address: str, parts: Parts, operation: Any, examples: int) -> Counter[int]:
@@ -181,7 +189,7 @@ def test_the_api_answers_as_the_document_says(address: str, parts: Parts) -> Non
     assert len(came) >= len(OPERATIONS) - 1
     for label, statuses in came.items():
         # a path with a name in it may have met no name that exists
-        assert "{" in label or min(statuses) < 300, (label, statuses)
+        assert "{" in label or label in NEEDS_HOURS or min(statuses) < 300, (label, statuses)
 
 
 @pytest.mark.slow

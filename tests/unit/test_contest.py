@@ -11,7 +11,7 @@ import pytest
 
 from bench import policies
 from pipeline.scheduling import contest
-from pipeline.scheduling.cases import CASES, Asked, Case
+from pipeline.scheduling.cases import CASES, Asked
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.scenario import Rule
 
@@ -52,7 +52,7 @@ def test_the_load_asked_for_is_the_load_offered() -> None:
 
 def test_the_report_has_the_keys_it_promises() -> None:
     report = policies.measured(asked("--workload", "calls", "--jobs", "60", "--seeds", "2"))
-    assert set(report["policies"]) == {"file-fcfs", "fcfs", "sjf", "hrrn(1)", "hrrn(2.5)"}
+    assert set(report["policies"]) == {"file-fcfs", "fcfs", "sjf", "hrrn(1)", "hrrn(2.5,300)"}
     assert all(set(row) >= FIGURES for row in report["policies"].values())
     assert report["baselines"] == {"file-fcfs": "file-fcfs", "window-fcfs": "fcfs"}
     assert report["default"] == str(contest.parse_entry(report["default"]).policy)
@@ -63,7 +63,7 @@ def test_the_report_has_the_keys_it_promises() -> None:
 def test_a_clip_of_one_window_has_one_baseline() -> None:
     report = policies.measured(asked("--jobs", "60", "--seeds", "1"))
     assert report["baselines"] == {"file-fcfs": "fcfs", "window-fcfs": "fcfs"}
-    assert set(report["policies"]) == {"fcfs", "sjf", "hrrn(1)", "hrrn(2.5)"}
+    assert set(report["policies"]) == {"fcfs", "sjf", "hrrn(1)", "hrrn(2.5,300)"}
 
 
 def test_a_contest_of_a_single_job_meets_no_goal_it_says_nothing_about() -> None:
@@ -113,7 +113,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(
 
 
 def test_a_rule_of_the_backlog_takes_part_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(case: Case) -> Rule:
+    def busy() -> Rule:
         return lambda now_ms, view: Policy("sjf" if view.waiting > view.slots else "fcfs")
 
     monkeypatch.setitem(contest.RULES, "busy", busy)
@@ -122,7 +122,7 @@ def test_a_rule_of_the_backlog_takes_part_by_its_name(monkeypatch: pytest.Monkey
     assert contest.parse_entry("busy@5").max_wait_s == 5.0
 
 
-@pytest.mark.parametrize("entry", ["hrrn(2.5)", "hrrn(2.5)@60"])
+@pytest.mark.parametrize("entry", ["hrrn(2.5,300)", "hrrn(2.5,300)@60"])
 def test_a_short_call_does_not_wait_for_a_bulk_of_2500(entry: str) -> None:
     case = CASES["bulk"](0, Asked())
     outcomes = contest.play(contest.parse_entry(entry), case).outcomes
@@ -137,6 +137,6 @@ def test_one_policy_meets_the_goals_on_clips_under_both_models_of_service(
 ) -> None:
     # lengths from the fit, 20 seeds: the full figures are in docs/scheduling.md
     report = policies.measured(asked("--fixed-share", share, "--seeds", "20"))
-    row = report["policies"]["hrrn(2.5)"]
+    row = report["policies"]["hrrn(2.5,300)"]
     assert row["change_p50"] <= p50
     assert row["change_p90"] <= p90

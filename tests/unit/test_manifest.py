@@ -36,7 +36,7 @@ def test_each_row_is_a_recording_with_what_is_asked_of_it(tmp_path: Path) -> Non
     first, second, third = (one.asked for one in found)
     assert (first.language, first.speakers, first.task) == ("es", "agent,customer", "translate")
     assert first.metadata == {"agent": "7", "note": 'said "hi",\ntwice'}
-    assert (first.duration_hint_s, first.fields("b")["duration_hint_s"]) == (31.5, "31.5")
+    assert first.fields("b")["duration_hint_s"] == "31.5"
     assert (second.language, second.metadata, second.duration_hint_s) == (None, {}, None)
     assert "duration_hint_s" not in second.fields("b")
     assert (third.language, found[2].path) == ("auto", None)
@@ -147,7 +147,28 @@ def test_what_cannot_be_asked_is_refused(words: tuple[str, str, str]) -> None:
 @pytest.mark.parametrize("hint", ["soon", "0", "-3", "inf", "nan", "1:30"])
 def test_a_length_that_is_none_is_refused(hint: str) -> None:
     with pytest.raises(BadRequest, match="duration_hint_s"):
-        read_asked(None, None, None, {}, hint)
+        read_asked(None, None, None, {}, duration_hint_s=hint)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "wait_budget_s"),
+    [("soon", ""), ("2026-13-01", ""), ("", "0"), ("", "-1"), ("", "nan"), ("", "inf"), ("", "1h")],
+)
+def test_a_wish_that_means_nothing_is_refused(deadline: str, wait_budget_s: str) -> None:
+    with pytest.raises(BadRequest):
+        read_asked("", "", "", {}, deadline, wait_budget_s)
+
+
+def test_a_row_has_its_own_wishes(tmp_path: Path) -> None:
+    (found,), lost = read_manifest(
+        manifest(
+            tmp_path, "file,deadline,wait_budget_s\na.wav,2026-03-02T12:00+01:00,90\n", ("a.wav",)
+        )
+    )
+    assert lost == []
+    fields = found.asked.fields("monday")
+    assert fields["deadline"] == "2026-03-02T11:00:00+00:00"
+    assert fields["wait_budget_s"] == "90"
 
 
 @pytest.mark.parametrize("pair", ["agent", "=7", ""])

@@ -1,0 +1,187 @@
+"""auto: hrrn whose g follows the backlog. Numbers in, at most one move out, with its reason.
+
+    pressure = drain / round * LEAN^(short at risk - long at risk)
+
+    drain    seconds until what waits would be let into the slots: waiting work / speed
+    round    seconds a unit keeps its slot: what waits less than that needs no order but its age
+    at risk  share of the waiting jobs that would miss their deadline or wait budget, the short and
+             the long ones apart: short ones are helped by a larger g, long ones by a smaller
+
+Each rung of the ladder has a g and the pressure from which it is taken. It is left downwards only
+below a part of that pressure, and not before a minimum stay, so a backlog that swings by less than
+that part moves nothing after its first swing. All state is the policy in force and its age: a
+decider that died is followed by another that knows as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pipeline.scheduling.policies import Policy
+from pipeline.scheduling.scenario import View
+from pipeline.scheduling.work import PACKED_S, S0, predicted_work_s
+
+FULL_WINDOW_WORK_S = predicted_work_s(PACKED_S, 1, "en")
+"""Work of a unit of a long job, reference slot seconds."""
+
+AUTO = "auto"
+"""The name people ask for it by; never the name of a policy that is in force."""
+
+
+class Mode(StrEnum):
+    """Who decides the order of work."""
+
+    FIXED = "fixed"
+    """A person has, or the setting."""
+    AUTO = "auto"
+    """The backlog does, by the rule of this page."""
+    TRIAL = "trial"
+    """A trial does, block by block: see switchback.py."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of the ladder."""
+
+    g: float
+    """0 is fcfs."""
+    pressure: float
+    """It is taken from here on."""
+
+    @property
+    def policy(self) -> Policy:
+        """The order of work it stands for."""
+        return Policy("hrrn", self.g) if self.g else Policy("fcfs")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When to move."""
+
+    ladder: Sequence[Rung]
+    """By pressure, both upwards; the first is taken whatever the pressure."""
+    part: float = 0.25
+    """A rung is left downwards below this part of its own pressure."""
+    stay_s: float = 60.0
+    """How long a policy holds at least."""
+    lean: float = 16.0
+    """All short jobs at risk weigh like so many times the backlog, all long ones like its part."""
+
+
+RULE = Rule((Rung(0.0, 0.0), Rung(1.5, 1.0), Rung(3.0, 4.0), Rung(5.0, 32.0)))
+"""Tuned on a day of calls: see docs/decisions.md."""
+
+AUTO_START = RULE.ladder[0].policy
+"""Before anything is known of the backlog."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What the rule goes by."""
+
+    drain_s: float
+    """Seconds until all that waits would be in the slots, 0 when nothing waits."""
+    round_s: float
+    """Seconds a unit keeps its slot, above 0."""
+    short_at_risk: float = 0.0
+    """Share of the waiting jobs, 0..1: of less work than the mean and about to be late."""
+    long_at_risk: float = 0.0
+    """The same of more work than the mean."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """From now on another policy."""
+
+    policy: Policy
+    reason: str
+    """A sentence with its numbers."""
+
+
+def is_auto(text: str) -> bool:
+    """Whether a person asks for `auto`.
+
+    >>> is_auto(" Auto"), is_auto("hrrn(1)")
+    (True, False)
+    """
+    return text.strip().lower() == AUTO
+
+
+def pressure(signals: Signals, rule: Rule = RULE) -> float:
+    """The backlog in rounds of the slots, leaned towards whoever is about to be late.
+
+    >>> pressure(Signals(drain_s=12.0, round_s=3.0)), pressure(Signals(12.0, 3.0, long_at_risk=0.5))
+    (4.0, 1.0)
+    """
+    rounds = max(0.0, signals.drain_s) / signals.round_s
+    return rounds * float(rule.lean ** (signals.short_at_risk - signals.long_at_risk))
+
+
+def decide(signals: Signals, in_force: Policy, age_s: float, rule: Rule = RULE) -> Move | None:
+    """Where to move from `in_force`, which has held for `age_s` seconds; None: nowhere.
+
+    A policy that is not on the ladder (somebody's before `auto`) is left at once for the rung the
+    pressure calls for.
+
+    >>> str(decide(Signals(drain_s=12.0, round_s=3.0), Policy("fcfs"), 60.0).policy)
+    'hrrn(3)'
+    """
+    now = pressure(signals, rule)
+    up = max(n for n, rung in enumerate(rule.ladder) if rung.pressure <= now)
+    own = next((n for n, rung in enumerate(rule.ladder) if rung.policy == in_force), None)
+    if own is not None:
+        if age_s < rule.stay_s:
+            return None
+        if up < own:  # one that still holds by its lower edge is kept
+            held = [n for n in range(up, own + 1) if rule.ladder[n].pressure * rule.part <= now]
+            up = max(held)
+    if up == own:
+        return None
+    return Move(rule.ladder[up].policy, _reason(signals, now, up, own, rule))
+
+
+class Follower:
+    """The rule as a policy of the simulator: asked at every turn, it decides each `every_s`.
+
+    A unit's work is not to be seen there: it is taken to be that of a full window, or of a mean job
+    that is shorter. With waiting work W and n slots of one reference second a second, drain / round
+    = (W / n) / unit work: at any other pace both are longer or shorter alike.
+    """
+
+    def __init__(self, rule: Rule = RULE, every_s: float = 5.0) -> None:
+        self._rule, self._every_ms = rule, every_s * 1000
+        self._policy = rule.ladder[0].policy
+        self._since_ms = self._asked_ms = -math.inf
+        self.moves: list[tuple[int, Move]] = []
+        """(when, ms; what was decided)."""
+
+    def __call__(self, now_ms: int, view: View) -> Policy:
+        """The policy from now on."""
+        if now_ms >= self._asked_ms + self._every_ms:
+            self._asked_ms = now_ms
+            mean_s = view.waiting_work_s / view.waiting if view.waiting else FULL_WINDOW_WORK_S
+            unit_s = max(S0, min(FULL_WINDOW_WORK_S, mean_s))
+            signals = Signals(view.waiting_work_s / view.slots, unit_s)
+            age_s = (now_ms - self._since_ms) / 1000
+            if move := decide(signals, self._policy, age_s, self._rule):
+                self._policy, self._since_ms = move.policy, now_ms
+                self.moves.append((now_ms, move))
+        return self._policy
+
+
+def _reason(signals: Signals, now: float, new: int, old: int | None, rule: Rule) -> str:
+    rung = rule.ladder[new]
+    backlog = f"{signals.drain_s:.1f} s of work wait, {signals.drain_s / signals.round_s:.1f} "
+    backlog += f"rounds of {signals.round_s:.2f} s"
+    late = ""
+    if signals.short_at_risk or signals.long_at_risk:
+        late = f"; {signals.short_at_risk:.0%} of the jobs are short and about to be late, "
+        late += f"{signals.long_at_risk:.0%} long, which makes it count as {now:.1f}"
+    if old is not None and new < old:
+        edge = f"below {rule.ladder[new + 1].pressure * rule.part:g}"
+    else:
+        edge = f"{rung.pressure:g} or more"
+    return f"{backlog}{late}: {edge}, so g = {rung.g:g}."
