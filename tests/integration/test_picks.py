@@ -1,0 +1,56 @@
+"""A real line (Postgres, Redis, a worker with the echo engine) serves as the simulator says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from bench.arrivals import Arrivals
+from bench.clips import hollow
+from bench.rehearsal import beside, echo_units, rehearse
+from pipeline.logs import configure
+from pipeline.parts import Parts
+from pipeline.scheduling.policies import parse_policy
+from pipeline.scheduling.simulator import House
+from tests.lines import pulling
+from workers.echo_engine import EchoEngine
+
+SLOTS, FIXED_S, PER_SECOND_S = 4, 0.3, 0.01
+
+
+@pytest.fixture
+def arrivals(parts: Parts, capsys: pytest.CaptureFixture[str]) -> Iterator[Arrivals]:
+    """Brings jobs to a worker of this process; reads its log as it was written."""
+    written: list[str] = []
+
+    def lines() -> list[str]:
+        written.extend(capsys.readouterr().err.splitlines())
+        return written
+
+    configure("transcribe", "debug")
+    yield Arrivals(parts, lines)
+    configure("transcribe")
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "sjf", "hrrn(2.5)"])
+def test_a_backlog_is_served_in_the_simulators_order_and_time(
+    parts: Parts, arrivals: Arrivals, policy: str
+) -> None:
+    chance, rule = random.Random(4), parse_policy(policy)
+    # eight short ones and four calls of several windows, each with a wait of its own behind it
+    lengths_s = [chance.uniform(2, 29) for _ in range(8)] + [
+        chance.uniform(40, 130) for _ in "four"
+    ]
+    waited_s = [chance.uniform(0, 60) for _ in lengths_s]
+    arrivals.follow(rule, "a test")
+    engine = EchoEngine(slots=SLOTS, fixed_s=FIXED_S, per_second_s=PER_SECOND_S)
+    with pulling(parts, engine):
+        came = arrivals.at_once(hollow(lengths_s), waited_s)
+    run = rehearse(came, rule, House(slots=SLOTS), echo_units(FIXED_S, PER_SECOND_S))
+    told = beside(came, rule, run)
+    assert told["equal_turns"] == told["turns"] == len(run.picks), told
+    assert told["wrong"] == 0, told
+    # windows of 0.3 to 0.6 s: a claim, a grant and the commit are a few ms of that
+    assert told["mean_ratio"] == pytest.approx(1.0, abs=0.1), told
