@@ -143,3 +143,15 @@ def in_order(
     table = pairs(policy)
     able = [h for h in held if h.waiting and not h.ended and h.not_before_s <= now_s]
     return sorted(able, key=lambda h: order_key(h.place(work), table, now_ms))
+
+
+def holder_of(able: Iterable[Held], number: int) -> Held:
+    """Whose is unit `number` (from 1) of those that wait, when all go in the order of `able`.
+
+    Raises `LookupError` when so many do not wait.
+    """
+    for held in able:
+        number -= len(held.waiting)
+        if number <= 0:
+            return held
+    raise LookupError("fewer units wait")

@@ -27,7 +27,7 @@ from pipeline.logs import log
 from pipeline.queue.redis_queue import Floor, RedisQueue
 from workers.claims import Claims
 from workers.hands import RETRY_S, Hands
-from workers.held import Held, Work, in_order
+from workers.held import Held, Work, holder_of, in_order
 
 STARVED_S = 2.0
 """A job in hand that has no slot for this long, while later ones have, is given back."""
@@ -155,8 +155,8 @@ class PullLoop:
             able, free = self._in_order(), self._free_slots()
             waiting = sum(len(held.waiting) for held in able)
             floor, windows = None, free + self._work.ahead - waiting
-            if waiting >= free:  # only what outranks the best of them is of use now
-                place = able[0].place(self._work)
+            if waiting >= free:  # only what outranks the last of them to get a slot is of use now
+                place = holder_of(able, free).place(self._work)
                 floor, windows = Floor(place.bucket, place.arrival_ms), free
             self._claiming = self._hands.spawn(self._take(windows, floor))
         assert self._claiming is not None

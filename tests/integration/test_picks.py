@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from bench.arrivals import Arrivals
 from bench.clips import hollow
-from bench.rehearsal import beside, echo_units, rehearse
+from bench.rehearsal import beside, echo_units, rehearse, turns_of
+from pipeline.job import TRANSCRIBE, State
 from pipeline.logs import configure
 from pipeline.parts import Parts
 from pipeline.scheduling.policies import parse_policy
 from pipeline.scheduling.simulator import House
-from tests.lines import pulling
+from tests.lines import eventually, pulling, states
 from workers.echo_engine import EchoEngine
 
 SLOTS, FIXED_S, PER_SECOND_S = 4, 0.3, 0.01
@@ -32,6 +34,28 @@ def arrivals(parts: Parts, capsys: pytest.CaptureFixture[str]) -> Iterator[Arriv
     configure("transcribe", "debug")
     yield Arrivals(parts, lines)
     configure("transcribe")
+
+
+def test_slots_that_come_free_together_go_to_who_is_first_in_hand_or_not(
+    parts: Parts, arrivals: Arrivals
+) -> None:
+    arrivals.follow(parse_policy("sjf"), "a test")
+    engine = EchoEngine(slots=SLOTS, fixed_s=0.0, per_second_s=0.0)
+    line = ThreadPoolExecutor()
+    with pulling(parts, engine) as puller:
+        eventually(lambda: engine.alive())
+        puller._on_loop(engine.hang)
+        in_service = line.submit(arrivals.at_once, hollow([30.0] * SLOTS))
+        eventually(lambda: engine._serving == SLOTS)
+        in_hand = line.submit(arrivals.at_once, hollow([5.0, 90.0]))
+        eventually(lambda: states(parts) == {State.RUNNING: SLOTS + 2})
+        newcomers = line.submit(arrivals.at_once, hollow([15.0, 15.0]))
+        eventually(lambda: parts.queues[TRANSCRIBE.name].waiting() == 2)
+        puller._on_loop(engine.resume)
+        came = [*in_service.result(), *in_hand.result(), *newcomers.result()]
+    windows = turns_of(came)[SLOTS:]
+    lengths_s = {one.job_id: one.clip.plan.duration_s for one in came}
+    assert [lengths_s[w.job_id] for w in windows] == [5.0, 15.0, 15.0, 90.0, 90.0, 90.0]
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "sjf", "hrrn(2.5)"])
