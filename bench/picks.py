@@ -73,7 +73,7 @@ def read_windows(lines: Iterable[str]) -> list[Begun]:
     for line in lines:
         if '"window_heard"' not in line:
             continue
-        told = json.loads(line)
+        told = json.loads(line[line.index("{") :])  # Celery writes time and process before it
         fields = ("job_id", "unit", "turn", "given_s", "began_s", "ended_s")
         found.append(Begun(*(told[name] for name in fields)))
     return sorted(found, key=lambda window: window.turn)

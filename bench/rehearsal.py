@@ -9,7 +9,9 @@ from typing import Any
 from bench.arrivals import Came
 from bench.picks import Begun, Known, equal_turns, judge
 from pipeline.scheduling.policies import Policy
-from pipeline.scheduling.simulator import Arrival, House, Run, simulate
+from pipeline.scheduling.scenario import Arrival, House, Run
+from pipeline.scheduling.simulator import simulate
+from pipeline.scheduling.tally import quantile
 from pipeline.scheduling.work import JOB_S
 
 UnitsOf = Callable[[Came], tuple[float, ...]]
@@ -52,17 +54,36 @@ def beside(came: Sequence[Came], policy: Policy, run: Run) -> dict[str, Any]:
     """
     windows = turns_of(came)
     judged = judge(windows, known(came), policy)
-    real = [one.ended_s - one.seen_s for one in came]
-    rehearsed = [outcome.response_s for outcome in run.outcomes]
+    real = sorted(one.ended_s - one.seen_s for one in came)
+    rehearsed = sorted(outcome.response_s for outcome in run.outcomes)
     return {
         "turns": len(windows),
         "equal_turns": equal_turns([window.job_id for window in windows], run.picks),
         "right": judged.right,
         "raced": judged.raced,
         "wrong": len(judged.wrong),
-        "p50_ratio": round(quantile(real, 50) / quantile(rehearsed, 50), 4),
-        "p90_ratio": round(quantile(real, 90) / quantile(rehearsed, 90), 4),
+        "p50_ratio": round(quantile(real, 0.5) / quantile(rehearsed, 0.5), 4),
+        "p90_ratio": round(quantile(real, 0.9) / quantile(rehearsed, 0.9), 4),
         "mean_ratio": round(statistics.mean(real) / statistics.mean(rehearsed), 4),
+    }
+
+
+def losses(came: Sequence[Came], slots: int) -> dict[str, float]:
+    """What a real line spends and a rehearsal does not, medians in ms.
+
+    gap_ms      a slot stands empty although a job waits: a claim, a grant, a plan are on their way
+    commit_ms   from the last window heard to the result in Postgres
+    """
+    windows = turns_of(came)
+    seen_s = {one.job_id: one.seen_s for one in came}
+    ends = sorted(window.ended_s for window in windows)
+    # while all slots are taken, turn n + slots gets the slot of the n-th window to end
+    pairs = zip(sorted(windows, key=lambda w: w.began_s)[slots:], ends, strict=False)
+    gaps = [w.began_s - end_s for w, end_s in pairs if seen_s[w.job_id] < end_s < w.began_s]
+    commits = [one.ended_s - max(w.ended_s for w in one.windows) for one in came]
+    return {
+        "gap_ms": round(1000 * statistics.median(gaps), 1) if gaps else 0.0,
+        "commit_ms": round(1000 * statistics.median(commits), 1),
     }
 
 
@@ -77,10 +98,3 @@ def known(came: Sequence[Came]) -> dict[str, Known]:
         one.job_id: Known(one.job_id, one.arrival_ms, one.seen_s, one.clip.works, JOB_S)
         for one in came
     }
-
-
-def quantile(values: Sequence[float], percent: int) -> float:
-    """The `percent` (1..99) quantile, interpolated; of a single value itself."""
-    if len(values) == 1:
-        return values[0]
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

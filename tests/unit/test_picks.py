@@ -61,7 +61,8 @@ def test_a_job_counts_for_what_is_not_heard_of_it() -> None:
 def test_windows_are_read_from_a_log_in_order_of_turns() -> None:
     told = {"event": "window_heard", "job_id": "a", "unit": 0, "given_s": 1.0, "began_s": 1.1}
     told |= {"ended_s": 2.0, "level": "debug"}
-    lines = [json.dumps(told | {"turn": turn}) for turn in (1, 0)]
+    by_celery = "[2026-01-02 03:04:05,678: WARNING/MainProcess] "
+    lines = [by_celery + json.dumps(told | {"turn": turn}) for turn in (1, 0)]
     found = read_windows(["celery@here ready.", *lines, json.dumps({"event": "granted"})])
     assert [window.turn for window in found] == [0, 1]
     assert found[0] == Begun("a", 0, 0, 1.0, 1.1, 2.0)
