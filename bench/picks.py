@@ -108,7 +108,8 @@ class _Turns:
         late = turn.given_s - RACE_S
         moments = [at for at in self._changes if late < at < turn.given_s]
         for at_s in (turn.given_s, *reversed(moments), late):
-            first = pick(self._places(waiting, number, at_s), self._table, int(at_s * 1000))
+            places = self._places(waiting, number, at_s)
+            first = pick(places, self._table, int(at_s * 1000))
             if first is not None and first.job_id == turn.job_id:
                 return "right" if at_s == turn.given_s else "raced"
         return "wrong"
@@ -123,7 +124,8 @@ class _Turns:
         return [
             Waiting(job.job_id, bucket_of(_left_s(job, heard)), job.arrival_ms)
             for job in waiting
-            if job.seen_s <= at_s
+            # its own turn proves that it was there: `seen_s` may be written down a moment late
+            if job.seen_s <= at_s or job.job_id == self._windows[number].job_id
         ]
 
 

@@ -48,6 +48,11 @@ def test_a_job_that_came_while_the_claim_was_under_way_may_be_passed_over() -> N
     assert judge(late, jobs, SJF).wrong == (0,)
 
 
+def test_a_job_that_has_a_turn_was_there_whenever_it_was_written_down() -> None:
+    jobs = {"first": Known("first", 900, 1.05, (1.0,), 0.0), "second": job("second", 0.95, 1.0)}
+    assert judge(turns(("first", 1.0, 2.0), ("second", 2.0, 3.0)), jobs, FCFS).right == 2
+
+
 def test_a_job_counts_for_what_is_not_heard_of_it() -> None:
     # Two slots. At 5 s two thirds of `call` are heard: 3 of work against 4.
     jobs = {"call": job("call", 0.0, 3.0, 3.0, 3.0), "clip": job("clip", 2.0, 4.0)}
