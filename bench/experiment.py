@@ -10,7 +10,9 @@ vllm    One-window clips of real speech with the lengths of the workload. The ca
         (bench/fitted.py), so its fcfs is a fit and its other policies are predictions. fcfs runs
         once more at the end: what differs from the first is the machine's.
 echo    Service times are known: what is compared is the line itself, turn for turn. Besides live
-        arrivals a backlog is served, all of it in the queue before the first turn.
+        arrivals a backlog is served, all of it in the queue before the first turn. `as_kept` is the
+        rehearsal again with windows as long as they really kept a slot: what the engine and the
+        machine were late is in it, what the line itself was late is not.
 
 Times to the result are Postgres' stamps, arrival to `completed_at`. `start` is when the engine
 began the job's first window, by the worker's log: a grant comes up to a window earlier.
@@ -23,7 +25,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -42,11 +43,13 @@ from bench.reckoned import (
     rounded,
     rule,
 )
-from bench.rehearsal import beside, echo_units, turns_of
+from bench.rehearsal import as_kept, beside, echo_units, turns_of
+from pipeline.cli.simulate import read_lines
 from pipeline.errors import BadRequest
 from pipeline.recording import WINDOW_LIMIT_S
 from pipeline.scheduling.policies import Policy, parse_policy
 from pipeline.scheduling.scenario import House
+from pipeline.scheduling.traces import durations_s
 from pipeline.scheduling.workloads import calls_s, librispeech_s, poisson, uniform_s
 from pipeline.settings import read_settings
 from workers.vllm_engine import CPU_SLOTS, GPU_SLOTS
@@ -104,17 +107,10 @@ def _lengths(asked: argparse.Namespace) -> tuple[list[float], dict[str, Any]]:
     if asked.durations is None:
         drawn = [min(length_s, WINDOW_LIMIT_S) for length_s in librispeech_s(rng, count)]
         return drawn, {"lengths": "lognormal fit"}
-    measured = _read_durations(asked.durations)
+    measured = read_lines(asked.durations, durations_s)
     short = [length_s for length_s in measured if length_s <= WINDOW_LIMIT_S]
     told = {"lengths": "measured", "left_out_above_30_s": len(measured) - len(short)}
     return librispeech_s(rng, count, short), told
-
-
-def _read_durations(file: Path) -> list[float]:
-    """The column duration_s of a table with tabs."""
-    lines = [line for line in Path(file).read_text().splitlines() if not line.startswith("#")]
-    column = lines[0].split("\t").index("duration_s")
-    return [float(line.split("\t")[column]) for line in lines[1:]]
 
 
 # -- the two engines ------------------------------------------------------------------------
@@ -177,13 +173,19 @@ def _echo(
             arrivals.follow(rule(name), "an experiment")
             came = arrivals.at_once(backlog, waited_s)
             stood[name] = beside(came, rule(name), rehearsed(came, name, engine))
+    policies = all_told(runs, engine)
+    for name, (came, _) in runs.items():
+        kept = Engine(engine.house, as_kept(came, slots))
+        policies[name]["as_kept"] = beside(came, rule(name), rehearsed(came, name, kept))
     first, _ = runs[names[0]]
     by_file = rehearsed(first, "fcfs", Engine(House(slots=slots, level="file"), engine.units))
     return {
         **_asked_for(asked, slots, timetable, capacity),
         "service": {"fixed_s": fixed_s, "per_second_s": per_second_s, "sharing": 0.0},
-        "policies": all_told(runs, engine)
-        | {BY_FILE: {**figures_of(by_file.outcomes, first, engine), "only_simulated": True}},
+        "policies": {
+            **policies,
+            BY_FILE: {**figures_of(by_file.outcomes, first, engine), "only_simulated": True},
+        },
         "backlog": stood,
         "baselines": {"file-fcfs": BY_FILE, "window-fcfs": "fcfs"},
         "default": _default(names),
@@ -253,8 +255,12 @@ def _asked_for(
         "jobs": len(timetable.clips),
         "windows": sum(len(clip.plan.windows) for clip in timetable.clips),
         "speech_s": round(sum(clip.plan.speech_s for clip in timetable.clips), 1),
+        "classes": None,
+        "seeds": 1,
         "seed": asked.seed,
+        "workers": 1,
         "slots": slots,
+        "load": rate and round(rate / capacity, 3),
         "capacity_per_s": round(capacity, 3),
         "rate_per_s": rate and round(rate, 3),
     }

@@ -46,7 +46,7 @@ def all_told(
     fcfs = told["fcfs"]
     for row in told.values():
         for ours, theirs in ((row, fcfs), (row["simulated"], fcfs["simulated"])):
-            for figure in COMPARED:
+            for figure in (of + name for of in ("", "start_") for name in COMPARED):
                 name = f"change_{figure.removesuffix('_s')}"
                 ours[name] = change(ours[figure], theirs[figure])
     return told
@@ -65,7 +65,7 @@ def figures_of(
     alone = [alone_s(arrival, engine.house) for arrival in needs]
     lasted_s = max(o.ended_s for o in outcomes) - min(o.arrived_s for o in outcomes)
     found = asdict(figures(outcomes, alone, len(outcomes) / lasted_s))
-    return rounded(found | {"throughput_per_s": found.pop("throughput")})
+    return rounded(found | {"throughput_per_s": found["throughput"]})
 
 
 def rounded(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,3 +83,15 @@ def middle_rate(ends_s: Sequence[float]) -> float:
 def rule(name: str) -> Policy:
     """The policy a run is named for."""
     return parse_policy(name.removesuffix(AGAIN))
+
+
+def lines_beside(report: Mapping[str, Any]) -> list[str]:
+    """How real parts and the simulator compare, a line a run; nothing for a simulation."""
+    live = {name: row["beside"] for name, row in report["policies"].items() if "beside" in row}
+    stood = {f"{name}, a backlog": row for name, row in report.get("backlog", {}).items()}
+    return [
+        f"{name}: of {row['turns']} turns {row['right']} by the rule, {row['raced']} raced, "
+        f"{row['wrong']} wrong; {row['equal_turns']} as simulated; real over simulated "
+        f"P50 {row['p50_ratio']:.3f}, P90 {row['p90_ratio']:.3f}"
+        for name, row in (live | stood).items()
+    ]

@@ -68,9 +68,24 @@ def beside(came: Sequence[Came], policy: Policy, run: Run) -> dict[str, Any]:
     }
 
 
+def as_kept(came: Sequence[Came], slots: int) -> UnitsOf:
+    """Slot seconds each window really kept a slot, with the gap before it: service no engine was
+    told to take. Only for servers that do not slow each other down.
+    """
+    gap_s = losses(came, slots)["gap_ms"] / 1000
+
+    def units(one: Came) -> tuple[float, ...]:
+        by_unit = sorted(one.windows, key=lambda window: window.unit)
+        return tuple(window.ended_s - window.began_s + gap_s for window in by_unit)
+
+    return units
+
+
 def losses(came: Sequence[Came], slots: int) -> dict[str, float]:
     """What a real line spends and a rehearsal does not, medians in ms.
 
+    pickup_ms   a job comes while a slot is free: until it has it, for an idle worker looks four
+                times a second
     gap_ms      a slot stands empty although a job waits: a claim, a grant, a plan are on their way
     commit_ms   from the last window heard to the result in Postgres
     """
@@ -80,11 +95,25 @@ def losses(came: Sequence[Came], slots: int) -> dict[str, float]:
     # while all slots are taken, turn n + slots gets the slot of the n-th window to end
     pairs = zip(sorted(windows, key=lambda w: w.began_s)[slots:], ends, strict=False)
     gaps = [w.began_s - end_s for w, end_s in pairs if seen_s[w.job_id] < end_s < w.began_s]
+    firsts = [min(one.windows, key=lambda window: window.turn) for one in came]
+    pickups = [
+        w.began_s - seen_s[w.job_id] for w in firsts if _free(windows, seen_s[w.job_id], slots)
+    ]
     commits = [one.ended_s - max(w.ended_s for w in one.windows) for one in came]
     return {
-        "gap_ms": round(1000 * statistics.median(gaps), 1) if gaps else 0.0,
-        "commit_ms": round(1000 * statistics.median(commits), 1),
+        "pickup_ms": _median_ms(pickups),
+        "gap_ms": _median_ms(gaps),
+        "commit_ms": _median_ms(commits),
     }
+
+
+def _free(windows: Sequence[Begun], at_s: float, slots: int) -> bool:
+    """Whether a slot was free at this moment."""
+    return sum(window.given_s <= at_s < window.ended_s for window in windows) < slots
+
+
+def _median_ms(seconds: Sequence[float]) -> float:
+    return round(1000 * statistics.median(seconds), 1) if seconds else 0.0
 
 
 def turns_of(came: Sequence[Came]) -> list[Begun]:

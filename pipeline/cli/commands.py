@@ -16,6 +16,7 @@ from pipeline.cli import (
     local,
     queue_table,
     show,
+    simulate,
     submit_command,
 )
 from pipeline.cli.local import Json
@@ -33,7 +34,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (local, submit_command, batch_commands, job_commands):
+for part in (local, submit_command, batch_commands, job_commands, simulate):
     app.add_typer(part.app)
 
 

@@ -82,14 +82,27 @@ def import_model(
         print(folder)
 
 
-@benches.command(
-    "pipeline", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""The measurement reads its own options."""
+
+
+@benches.command("pipeline", context_settings=PASSED_ON)
 def bench_pipeline(context: typer.Context) -> None:
     """Measure the whole line against vLLM's bare engine on the same windows; see --help."""
+    _measure("bench.pipeline", context.args)
+
+
+@benches.command("policies", context_settings=PASSED_ON)
+def bench_policies(context: typer.Context) -> None:
+    """Compare orders of work, simulated or on real parts: --engine, --workload, --frontier."""
+    _measure("bench.policies", context.args)
+
+
+def _measure(module: str, words: list[str]) -> None:
     if importlib.util.find_spec("bench") is None:
         raise BadRequest("The measurements are in the source tree: run this from a checkout.")
-    os.execv(sys.executable, [sys.executable, "-m", "bench.pipeline", *context.args])
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *words])
 
 
 @app.command()

@@ -10,8 +10,7 @@ back. A unit that needs d slot seconds alone is served at `pace(n)` while n unit
 
     the worker's own clock V runs at pace(n);  a unit started at V0 ends when V = V0 + d
 
-A newcomer finds the worker with most free slots. What takes no time here, and some in reality:
-claims, grants, storage, saving.
+A newcomer finds the worker with most free slots. Claims, grants and storage take no time here.
 """
 
 from __future__ import annotations

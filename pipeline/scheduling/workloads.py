@@ -83,8 +83,12 @@ def bursts(rng: Random, count: int, rate: float, size: int) -> list[float]:
 
 
 def at_once(count: int) -> list[float]:
-    """All at the start."""
-    return [0.0] * count
+    """All at the start, one a millisecond.
+
+    Arrivals are counted in ms, and of two at the same one the smaller goes first: with all of them
+    at one moment even fcfs would order by size.
+    """
+    return [n / 1000 for n in range(count)]
 
 
 def day(rng: Random, spells: Sequence[tuple[float, float]]) -> list[float]:
@@ -107,7 +111,7 @@ def clips(
     moments_s: Sequence[float],
     *,
     capacity: float,
-    slots: int,
+    slots: float,
     fixed_share: float,
 ) -> list[Arrival]:
     """Clips of one window each, in a house of `slots` that serves `capacity` of them a second.
