@@ -42,10 +42,11 @@ def open_parts(settings: Settings) -> Parts:
             f"FAIRSCRIBE_{missing}_URL is not set; `fairscribe up` sets it for the parts it starts"
         )
     client = connect(settings.redis_url)
+    order = {"lease_s": settings.lease_s, "max_wait_s": settings.max_wait_s}
     return Parts(
         settings=settings,
         store=open_store(sqlalchemy_url(settings.database_url)),
         storage=Storage(settings.home / "storage"),
-        queues={s.name: RedisQueue(client, s.name, lease_s=settings.lease_s) for s in STAGES},
+        queues={s.name: RedisQueue(client, s.name, **order) for s in STAGES},
         handover=Handover(celery_broker_url(settings.redis_url)),
     )

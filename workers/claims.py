@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from pipeline.job import Ticket
 from pipeline.logs import log
-from pipeline.queue.redis_queue import Floor, RedisQueue
+from pipeline.queue.redis_queue import Floor, Promotion, RedisQueue
 from pipeline.store import jobs
 from pipeline.store.session import transaction
 from workers.held import Work
@@ -31,16 +31,22 @@ class Claims:
         self._work, self._queue, self._store, self._worker = work, queue, store, worker
         self._index_lost = False
 
-    def take(self, windows: int, floor: Floor | None) -> Taken:
-        """Jobs worth about `windows` windows that outrank `floor` and the stage's own floor.
+    def take(
+        self,
+        windows: int,
+        floor: Floor | None,
+        promotion: Promotion | None = None,
+    ) -> Taken:
+        """Jobs worth about `windows` windows that outrank `floor`, or without one the stage's own.
 
+        With a promotion overdue ones come past the floor.
         Raises `PartDown`. If Postgres does not answer, whether the grant was made is unknown: the
         claim is left to its lease, after which the job waits again.
         """
         if not self._queue.waiting():
             # most of an idle worker's ticks: a tenth of the cost of a claim
             return Taken((), None)
-        claim = self._queue.claim(windows, floor or self._work.floor())
+        claim = self._queue.claim(windows, floor or self._work.floor(), promotion)
         self._tell(claim.index_lost)
         if not claim.jobs:
             return Taken((), claim.now_ms)

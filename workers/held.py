@@ -1,16 +1,16 @@
-"""A job in a worker's hands, and the choice among them."""
+"""A job in a worker's hands, and what a stage does to it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pipeline.job import Stage, Ticket
 from pipeline.queue.redis_queue import Floor
-from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs
+from pipeline.scheduling.policies import Waiting
 from workers.flower_events import JobRequest
 
 
@@ -134,24 +134,3 @@ class Held:
     def place(self, work: Work) -> Waiting:
         """Where it would stand in the queue with what is left of it."""
         return Waiting(self.job_id, work.bucket_left(self.opened), self.ticket.arrival_ms)
-
-
-def in_order(
-    held: Iterable[Held], work: Work, policy: Policy, now_ms: int, now_s: float
-) -> list[Held]:
-    """The jobs in hand that have a unit to start now, the one that goes first first."""
-    table = pairs(policy)
-    able = [h for h in held if h.waiting and not h.ended and h.not_before_s <= now_s]
-    return sorted(able, key=lambda h: order_key(h.place(work), table, now_ms))
-
-
-def holder_of(able: Iterable[Held], number: int) -> Held:
-    """Whose is unit `number` (from 1) of those that wait, when all go in the order of `able`.
-
-    Raises `LookupError` when so many do not wait.
-    """
-    for held in able:
-        number -= len(held.waiting)
-        if number <= 0:
-            return held
-    raise LookupError("fewer units wait")

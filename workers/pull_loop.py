@@ -1,10 +1,10 @@
 """Claims work for free slots and says whose unit runs next: a puller's life on one event loop.
 
 A free slot goes to the best of {jobs in hand, the queue's head}. So a newcomer that outranks what
-is in hand gets the next free slot, and a long job fills whatever is left. A few units more than
-there are slots are in hand and made ready, so that a free slot waits for nothing. A job in hand
-that is passed over for a while is given back with its remaining work, so that an idle worker can
-take it.
+is in hand gets the next free slot, and a long job fills whatever is left. Now and then it goes to
+the one of both that has waited too long (scheduling/dispatch.py). A few units more than there are
+slots are in hand and made ready, so that a free slot waits for nothing. A job in hand that is
+passed over for a while is given back with its remaining work, so that an idle worker can take it.
 
 When the engine dies, the jobs that had a unit in it are suspects: their units run again one job at
 a time, so that the next death names its cause. Only a job that was alone is charged for it.
@@ -24,10 +24,11 @@ from typing import Any
 
 from pipeline.errors import PartDown
 from pipeline.logs import log
-from pipeline.queue.redis_queue import Floor, RedisQueue
+from pipeline.queue.redis_queue import Floor, Promotion, RedisQueue
 from workers.claims import Claims
 from workers.hands import RETRY_S, Hands
-from workers.held import Held, Work, holder_of, in_order
+from workers.held import Held, Work
+from workers.turns import Turns, last_served
 
 STARVED_S = 2.0
 """A job in hand that has no slot for this long, while later ones have, is given back."""
@@ -62,12 +63,13 @@ class PullLoop:
         tick_s: float,
         on_ready: Callable[[], None],
     ) -> None:
-        self._work, self._queue, self._claims, self._hands = work, queue, claims, hands
+        self._work, self._claims, self._hands = work, claims, hands
         self._wake, self._tick_s, self._on_ready = wake, tick_s, on_ready
         self._draining = self._hurried = False
         self._claiming: asyncio.Task[None] | None = None
         self._claim_not_before_s = 0.0
-        self._clock_ms = (0, 0.0)
+        self._turns = Turns(work, queue)
+        self._took = False
         self._idle_s = tick_s
 
     # -- asked from outside -----------------------------------------------------------------
@@ -113,10 +115,9 @@ class PullLoop:
         if self._hands.engine_dead:
             await self._recover()
         if self._hands.suspects:
-            self._start_units()
+            self._start_units(self._work.slots)
             return
-        await self._claim()
-        self._start_units()
+        self._start_units(await self._claim())
         self._look_ahead()
         await self._give_back_starved()
 
@@ -142,36 +143,44 @@ class PullLoop:
 
     # -- claiming ---------------------------------------------------------------------------
 
-    async def _claim(self) -> None:
+    async def _claim(self) -> int:
         """Fill free slots from the queue with jobs that outrank those in hand.
 
-        A claim that takes long goes on in the background: one at a time.
+        Returns how many units may start before the queue is asked again: a slot that becomes free
+        during the claim would else go to a job in hand while a better one waits. A claim that takes
+        long goes on in the background, one at a time, and holds up nothing.
         """
-        if not self._free_slots():
-            return
-        if not self._claim_under_way():
-            if not self._may_claim():
-                return
-            able, free = self._in_order(), self._free_slots()
-            waiting = sum(len(held.waiting) for held in able)
-            floor, windows = None, free + self._work.ahead - waiting
-            if waiting >= free:  # only what outranks the last of them to get a slot is of use now
-                place = holder_of(able, free).place(self._work)
-                floor, windows = Floor(place.bucket, place.arrival_ms), free
-            self._claiming = self._hands.spawn(self._take(windows, floor))
-        assert self._claiming is not None
-        await asyncio.wait({self._claiming}, timeout=CLAIM_PATIENCE_S)
+        free, floor, sure = self._free_slots(), None, self._work.slots
+        if free and not self._claim_under_way() and self._may_claim():
+            able = self._turns.by_rank(self._held())
+            last, units = last_served(able, free)
+            windows = free + self._work.ahead - units
+            if last is not None:  # only what outranks the last that gets a slot is of use now
+                place = last.place(self._work)
+                floor, windows, sure = Floor(place.bucket, place.arrival_ms), free, units
+            taking = self._take(windows, floor, self._turns.promotion(able))
+            self._claiming = self._hands.spawn(taking)
+        if free and self._claiming is not None:
+            await asyncio.wait({self._claiming}, timeout=CLAIM_PATIENCE_S)
+            if not self._claiming.done():
+                return self._work.slots
+            if self._took and floor is not None:
+                return free
+        return sure
 
     def _look_ahead(self) -> None:
         """Have the units that come next made ready, and jobs taken for more of them."""
-        waiting = ((held, unit) for held in self._in_order() for unit in held.waiting)
+        able = self._turns.by_rank(self._held())
+        first = self._turns.first(able)
+        able.sort(key=lambda held: held is not first)
+        waiting = ((held, unit) for held in able for unit in held.waiting)
         ahead = list(itertools.islice(waiting, self._work.ahead))  # a long call has thousands
         for held, unit in ahead:
             self._work.prepare(held.opened, unit)
         short = self._work.ahead - len(ahead)
         full = self._free_slots() <= 0  # else the next turn claims, and waits for it
         if short > 0 and full and not self._claim_under_way() and self._may_claim():
-            self._claiming = self._hands.spawn(self._take(short, None))
+            self._claiming = self._hands.spawn(self._take(short, None, None))
 
     def _claim_under_way(self) -> bool:
         if self._claiming is not None and self._claiming.done():
@@ -186,16 +195,17 @@ class PullLoop:
         waits = any(held.not_before_s > now_s for held in self._hands.held.values())
         return now_s >= self._claim_not_before_s and not waits
 
-    async def _take(self, windows: int, floor: Floor | None) -> None:
+    async def _take(self, windows: int, floor: Floor | None, promotion: Promotion | None) -> None:
+        self._took = False
         self._claim_not_before_s = time.monotonic() + RETRY_S  # unless it succeeds
         try:
-            taken = await asyncio.to_thread(self._claims.take, windows, floor)
+            taken = await asyncio.to_thread(self._claims.take, windows, floor, promotion)
         except PartDown as down:
             log().warning("claim_waits", stage=self._work.stage.name, why=down.message)
             return
         self._claim_not_before_s = 0.0
-        if taken.now_ms is not None:
-            self._clock_ms = (taken.now_ms, time.monotonic())
+        self._took = bool(taken.jobs)
+        self._turns.asked(taken.now_ms)
         # asking in vain costs the engine time: half a millisecond of a core each
         grown_s = max(self._tick_s, min(IDLE_TICK_S, self._idle_s * 1.5))
         self._idle_s = self._tick_s if taken.jobs else grown_s
@@ -205,9 +215,12 @@ class PullLoop:
 
     # -- whose unit is next -----------------------------------------------------------------
 
-    def _start_units(self) -> None:
+    def _start_units(self, most: int) -> None:
         suspects = self._hands.suspects
-        while self._free_slots() > 0 and (held := self._next_to_run()) is not None:
+        for _ in range(min(most, self._free_slots())):
+            held = self._next_to_run()
+            if held is None:
+                return
             unit = suspects.take(held) if suspects else held.waiting.popleft()
             self._hands.start_unit(held, unit)
 
@@ -216,14 +229,10 @@ class PullLoop:
         if suspects:
             busy = next((h.job_id for h in held.values() if h.running), None)
             return suspects.next(held, alone=busy, now_s=time.monotonic())
-        return next(iter(self._in_order()), None)
+        return self._turns.next(held.values())
 
-    def _in_order(self) -> list[Held]:
-        now_s = time.monotonic()
-        read_ms, read_s = self._clock_ms
-        now_ms = read_ms + int((now_s - read_s) * 1000)
-        held = self._hands.held.values()
-        return in_order(held, self._work, self._queue.policy_seen, now_ms, now_s)
+    def _held(self) -> list[Held]:
+        return list(self._hands.held.values())
 
     def _free_slots(self) -> int:
         return self._work.slots - self._hands.in_flight
@@ -232,8 +241,12 @@ class PullLoop:
         now_s = time.monotonic()
         # while claims fail nobody else gets work either: a job given back would only wait
         calm = now_s >= self._claim_not_before_s and not self._hands.suspects
-        for held in list(self._hands.held.values()):
-            if not (calm and held.waiting and not held.running and not held.ended):
+        # given back, the next promotion would claim it again; and while others wait in the queue no
+        # worker is idle that misses it
+        kept = self._turns.next_promoted(self._held()) if self._turns.others_wait else None
+        for held in self._held():
+            idle = held.waiting and not held.running and not held.ended
+            if not (calm and idle) or held is kept:
                 held.starved_since_s = None
             elif held.starved_since_s and now_s - held.starved_since_s > STARVED_S:
                 await self._hands.give_back(held, "no slot free")

@@ -7,13 +7,12 @@ when Redis does not answer; nothing is lost by that, because Postgres knows ever
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import resources
-from typing import Any, cast
+from typing import cast
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -24,13 +23,14 @@ from pipeline.queue import keys
 from pipeline.queue.board import Board
 from pipeline.queue.order import Order
 from pipeline.queue.outage import redis_errors
-from pipeline.scheduling.policies import Policy, Waiting, pairs, parse_policy
-from pipeline.scheduling.work import bucket_windows
+from pipeline.queue.scripts import CHUNK, Scripts, packed_table
+from pipeline.scheduling.policies import Policy, Waiting, parse_policy
 
 TAKEOVER_S = 10.0
 """How long a reaper may take to settle the leases it took over, seconds."""
 
-SCRIPTS = ("enqueue", "claim", "renew", "complete", "release", "withdraw", "reap", "seed")
+CLAIM_LIMIT = 64
+"""Jobs a claim takes at most, so that it does not keep the server: who wants more asks again."""
 
 RENEWED, REASSERTED, LOST = 1, 2, 0
 """Answers of `renew`."""
@@ -79,6 +79,16 @@ class Floor:
 
 
 @dataclass(frozen=True)
+class Promotion:
+    """Leave for a claim to take overdue jobs past its floor, the oldest first."""
+
+    jobs: int = 1
+    """At most so many. One that is first by rank besides is not counted."""
+    older_than_ms: int | None = None
+    """Only who arrived before this, Postgres time; None: any that is overdue."""
+
+
+@dataclass(frozen=True)
 class Identity:
     """What tells one life of Redis from another."""
 
@@ -89,15 +99,22 @@ class Identity:
 class RedisQueue:
     """The queue of one stage. Safe to use from several threads."""
 
-    def __init__(self, client: redis.Redis, name: str, *, lease_s: float = 15.0) -> None:
+    def __init__(
+        self, client: redis.Redis, name: str, *, lease_s: float = 15.0, max_wait_s: float = 0.0
+    ) -> None:
         self.name = name
         self.lease_ms = int(lease_s * 1000)
+        self.max_wait_ms = math.ceil(max_wait_s * 1000)
+        """Who has waited this long is overdue (scheduling/dispatch.py); 0: nobody ever is."""
         self.worker = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self.clock_offset_ms = 0
         """Postgres time minus Redis TIME; kept up to date by whoever reconciles."""
         self._redis = client
+        self._ready, self._lease, self._owner = keys.ready(name), keys.lease(name), keys.owner(name)
+        self._epoch, self._policy_key = keys.epoch(name), keys.policy(name)
+        self._answer = keys.answer(name, self.worker)
         self._numbers = itertools.count(1)
-        self._scripts = {name: client.register_script(_source(name)) for name in SCRIPTS}
+        self._scripts = Scripts(client)
         self.policy_seen = parse_policy("fcfs")
         """The policy of the last claim: by it a worker also ranks the jobs it holds."""
         self.board = Board(client, name)
@@ -109,10 +126,8 @@ class RedisQueue:
 
     def enqueue(self, jobs: Iterable[Waiting]) -> int:
         """Let jobs wait; those here or in work are left alone. Returns how many were new."""
-        flat: list[Any] = []
-        for job in jobs:
-            flat += [job.job_id, keys.score(job.bucket, job.arrival_ms)]
-        return self._count("enqueue", [self._ready, self._lease], flat)
+        rows = [(job.job_id, keys.score(job.bucket, job.arrival_ms)) for job in jobs]
+        return self._scripts.count("enqueue", [self._ready, self._lease], rows)
 
     def offer(self, place: Waiting) -> bool:
         """Like `enqueue` for one job, but an outage is no error: the outbox offers it again."""
@@ -122,31 +137,32 @@ class RedisQueue:
             return False
         return True
 
-    def claim(self, windows: int, floor: Floor | None = None) -> Claim:
+    def claim(
+        self,
+        windows: int,
+        floor: Floor | None = None,
+        promotion: Promotion | None = None,
+        *,
+        most: int = CLAIM_LIMIT,
+    ) -> Claim:
         """Take the jobs that go first, worth about `windows` (>= 1) windows, and lease them.
 
         The policy is the one in force at this moment. With a floor only jobs that outrank it are
-        taken.
+        taken, and with a promotion overdue ones besides. `most`: jobs at most, >= 1.
         """
         token = f"{self.worker}:{next(self._numbers)}"
+        place = (floor.bucket, floor.arrival_ms) if floor else (-1, 0)
+        late = (0, 0, 0)
+        if promotion and self.max_wait_ms:
+            before_ms = promotion.older_than_ms
+            before_ms = keys.SCORE_BASE if before_ms is None else before_ms
+            late = (promotion.jobs, before_ms, self.max_wait_ms)
+        names = [self._ready, self._lease, self._owner]
+        names += [self._epoch, self._policy_key, self._answer]
         while True:
-            limits = [floor.bucket, floor.arrival_ms] if floor else [-1, 0]
-            answer = self._run(
-                "claim",
-                [
-                    self._ready,
-                    self._lease,
-                    self._owner,
-                    self._epoch,
-                    self._policy_key,
-                    self._answer,
-                ],
-                [
-                    *(token, windows, self.lease_ms, self.clock_offset_ms, str(self.policy_seen)),
-                    *limits,
-                    *_pairs_as_arguments(self.policy_seen),
-                ],
-            )
+            size = (windows, most, self.lease_ms, self.clock_offset_ms)
+            pairs = (str(self.policy_seen), *place, *late, packed_table(self.policy_seen))
+            answer = self._scripts.run("claim", names, [token, *size, *pairs])
             if answer[0] != "policy":
                 return _read_claim(answer, token)
             self._follow(answer[1])
@@ -168,27 +184,25 @@ class RedisQueue:
 
         After REASSERTED ask Postgres whether the attempt still holds; if not, `complete`.
         """
-        if not held:
-            return []
-        arguments = [self.lease_ms, *itertools.chain.from_iterable(held)]
         names = [self._ready, self._lease, self._owner]
-        return cast("list[int]", self._run("renew", names, arguments))
+        answers = self._scripts.run_in_parts("renew", names, held, [self.lease_ms])
+        return list(itertools.chain.from_iterable(answers))
 
     def complete(self, held: Sequence[tuple[str, str]]) -> int:
         """Forget jobs that ended, after Postgres has the result."""
-        flat = list(itertools.chain.from_iterable(held))
-        return self._count("complete", [self._lease, self._owner], flat)
+        return self._scripts.count("complete", [self._lease, self._owner], held)
 
     def release(self, held: Sequence[tuple[str, str, Waiting]]) -> int:
         """Give leased jobs (id, token, new place) back to the queue."""
-        flat: list[Any] = []
-        for job_id, token, place in held:
-            flat += [job_id, token, keys.score(place.bucket, place.arrival_ms)]
-        return self._count("release", [self._ready, self._lease, self._owner], flat)
+        rows = [
+            (job_id, token, keys.score(place.bucket, place.arrival_ms))
+            for job_id, token, place in held
+        ]
+        return self._scripts.count("release", [self._ready, self._lease, self._owner], rows)
 
     def withdraw(self, job_ids: Sequence[str]) -> int:
         """Take waiting jobs out; those in work are left to their workers."""
-        return self._count("withdraw", [self._ready], job_ids)
+        return self._scripts.count("withdraw", [self._ready], [(job_id,) for job_id in job_ids])
 
     def retract(self, job_ids: Sequence[str]) -> bool:
         """Like `withdraw`, but an outage is no error: the next grant refuses such ghosts."""
@@ -202,15 +216,21 @@ class RedisQueue:
 
     def reap(self, limit: int = 100) -> list[tuple[str, str]]:
         """Take over leases that ran out: (job id, token of the takeover) for each."""
-        token = f"{self.worker}:reaper:{next(self._numbers)}"
-        takeover_ms = int(TAKEOVER_S * 1000)
-        answer = self._run("reap", [self._lease, self._owner], [limit, takeover_ms, token])
-        return [(job_id, token) for job_id in answer]
+        names, takeover_ms = [self._lease, self._owner], int(TAKEOVER_S * 1000)
+        reaped: list[tuple[str, str]] = []
+        while len(reaped) < limit:
+            token = f"{self.worker}:reaper:{next(self._numbers)}"
+            asked = min(CHUNK, limit - len(reaped))
+            job_ids = self._scripts.run("reap", names, [asked, takeover_ms, token])
+            reaped += [(job_id, token) for job_id in job_ids]
+            if len(job_ids) < asked:
+                break
+        return reaped
 
     def seed(self, job_ids: Sequence[str]) -> int:
         """Give jobs in work a lease without owner, for their live workers to take up."""
-        arguments = [self.lease_ms, *job_ids] if job_ids else []
-        return self._count("seed", [self._ready, self._lease], arguments)
+        rows = [(job_id,) for job_id in job_ids]
+        return self._scripts.count("seed", [self._ready, self._lease], rows, [self.lease_ms])
 
     def identity(self) -> Identity:
         """Changes when Redis was restarted or replaced."""
@@ -269,48 +289,6 @@ class RedisQueue:
             waiting, working = pipe.execute()
         return waiting, working
 
-    # -- plumbing ---------------------------------------------------------------------------
-
-    @property
-    def _ready(self) -> str:
-        return keys.ready(self.name)
-
-    @property
-    def _lease(self) -> str:
-        return keys.lease(self.name)
-
-    @property
-    def _owner(self) -> str:
-        return keys.owner(self.name)
-
-    @property
-    def _epoch(self) -> str:
-        return keys.epoch(self.name)
-
-    @property
-    def _policy_key(self) -> str:
-        return keys.policy(self.name)
-
-    @property
-    def _answer(self) -> str:
-        return keys.answer(self.name, self.worker)
-
-    def _count(self, script: str, names: Sequence[str], arguments: Sequence[Any]) -> int:
-        """Run a script that answers a number; nothing to do costs no call."""
-        return int(self._run(script, names, arguments)) if arguments else 0
-
-    def _run(self, script: str, names: Sequence[str], arguments: Sequence[Any]) -> Any:
-        call = cast(Callable[..., Any], self._scripts[script])
-        with redis_errors():
-            return call(keys=list(names), args=list(arguments))
-
-
-@lru_cache(maxsize=8)
-def _pairs_as_arguments(policy: Policy) -> tuple[str, ...]:
-    # repr() gives the shortest text that reads back as the very same double
-    rows = enumerate(pairs(policy))
-    return tuple(x for b, (u, v) in rows for x in (repr(u), repr(v), str(bucket_windows(b))))
-
 
 def _read_claim(answer: list[str], token: str) -> Claim:
     _, now_ms, epoch, *flat = answer
@@ -319,7 +297,3 @@ def _read_claim(answer: list[str], token: str) -> Claim:
         for job_id, score in zip(flat[::2], flat[1::2], strict=True)
     )
     return Claim(jobs, int(now_ms), index_lost=not epoch)
-
-
-def _source(script: str) -> str:
-    return resources.files("pipeline.queue").joinpath("lua", f"{script}.lua").read_text("utf-8")

@@ -55,15 +55,17 @@ class Credit:
     """How many promotions are paid for. Starts with one, and never saves up more than one."""
 
     def __init__(self) -> None:
-        self._earned = 1.0
+        # in units, not in shares of one: ten times 0.1 is a little less than 1.0
+        self._price = round(1 / SHARE)
+        self._earned = self._price
 
     def __bool__(self) -> bool:
-        return self._earned >= 1.0
+        return self._earned >= self._price
 
     def spend(self) -> None:
         """A unit starts that is not first by rank."""
-        self._earned -= 1.0
+        self._earned -= self._price
 
     def earn(self) -> None:
         """A unit starts by rank."""
-        self._earned = min(1.0, self._earned + SHARE)
+        self._earned = min(self._price, self._earned + 1)

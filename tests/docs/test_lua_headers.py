@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.queue.redis_queue import SCRIPTS
+from pipeline.queue.scripts import SCRIPTS
 
 FOLDER = Path("pipeline/queue/lua")
 

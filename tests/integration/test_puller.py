@@ -19,7 +19,7 @@ from pipeline.engine import Heard, Prepared
 from pipeline.errors import EngineDead
 from pipeline.job import TRANSCRIBE, JobView, State
 from pipeline.parts import Parts
-from pipeline.queue.redis_queue import Claim, Floor, RedisQueue, connect
+from pipeline.queue.redis_queue import Claim, RedisQueue, connect
 from pipeline.scheduling.policies import Waiting, order_key, pairs, parse_policy
 from pipeline.steps.cancel import cancel
 from pipeline.store import index, tables, views
@@ -58,9 +58,9 @@ class WatchedQueue(RedisQueue):
     wrong: list[str]
     claims: int
 
-    def claim(self, windows: int, floor: Floor | None = None) -> Claim:
+    def claim(self, *asked: Any, **more: Any) -> Claim:
         before = self.policy()
-        answer = super().claim(windows, floor)
+        answer = super().claim(*asked, **more)
         policy = self.policy_seen
         assert policy in (before, self.policy())  # a switch holds from the next claim
         table = pairs(policy)
