@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.arrivals import Came
@@ -69,14 +69,14 @@ def beside(came: Sequence[Came], policy: Policy, run: Run) -> dict[str, Any]:
 
 
 def as_kept(came: Sequence[Came], slots: int) -> UnitsOf:
-    """Slot seconds each window really kept a slot, with the gap before it: service no engine was
-    told to take. Only for servers that do not slow each other down.
+    """Slot seconds each window really kept a slot from others, the gap before it included: service
+    no engine was told to take. Only for servers that do not slow each other down.
     """
-    gap_s = losses(came, slots)["gap_ms"] / 1000
+    gaps = _gaps_s(came, slots)
 
     def units(one: Came) -> tuple[float, ...]:
         by_unit = sorted(one.windows, key=lambda window: window.unit)
-        return tuple(window.ended_s - window.began_s + gap_s for window in by_unit)
+        return tuple(w.ended_s - w.began_s + gaps.get(w.turn, 0.0) for w in by_unit)
 
     return units
 
@@ -84,32 +84,47 @@ def as_kept(came: Sequence[Came], slots: int) -> UnitsOf:
 def losses(came: Sequence[Came], slots: int) -> dict[str, float]:
     """What a real line spends and a rehearsal does not, medians in ms.
 
-    pickup_ms   a job comes while a slot is free: until it has it, for an idle worker looks four
-                times a second
+    pickup_ms   a job comes while a slot is free and nobody waits: until it has it, for such a
+                worker looks four times a second at least
     gap_ms      a slot stands empty although a job waits: a claim, a grant, a plan are on their way
     commit_ms   from the last window heard to the result in Postgres
     """
-    windows = turns_of(came)
-    seen_s = {one.job_id: one.seen_s for one in came}
-    ends = sorted(window.ended_s for window in windows)
-    # while all slots are taken, turn n + slots gets the slot of the n-th window to end
-    pairs = zip(sorted(windows, key=lambda w: w.began_s)[slots:], ends, strict=False)
-    gaps = [w.began_s - end_s for w, end_s in pairs if seen_s[w.job_id] < end_s < w.began_s]
-    firsts = [min(one.windows, key=lambda window: window.turn) for one in came]
+    windows, seen_s = turns_of(came), {one.job_id: one.seen_s for one in came}
+    firsts = {one.job_id: min(one.windows, key=lambda window: window.turn) for one in came}
     pickups = [
-        w.began_s - seen_s[w.job_id] for w in firsts if _free(windows, seen_s[w.job_id], slots)
+        first.began_s - seen_s[job_id]
+        for job_id, first in firsts.items()
+        if _idle(windows, firsts, seen_s, job_id, slots)
     ]
     commits = [one.ended_s - max(w.ended_s for w in one.windows) for one in came]
     return {
         "pickup_ms": _median_ms(pickups),
-        "gap_ms": _median_ms(gaps),
+        "gap_ms": _median_ms(list(_gaps_s(came, slots).values())),
         "commit_ms": _median_ms(commits),
     }
 
 
-def _free(windows: Sequence[Begun], at_s: float, slots: int) -> bool:
-    """Whether a slot was free at this moment."""
-    return sum(window.given_s <= at_s < window.ended_s for window in windows) < slots
+def _idle(
+    windows: Sequence[Begun],
+    firsts: Mapping[str, Begun],
+    seen_s: Mapping[str, float],
+    job_id: str,
+    slots: int,
+) -> bool:
+    """Whether a slot was free and no other job waited for its first when this one came."""
+    at_s = seen_s[job_id]
+    busy = sum(window.given_s <= at_s < window.ended_s for window in windows)
+    waiting = [j for j, first in firsts.items() if seen_s[j] <= at_s < first.given_s]
+    return busy < slots and waiting in ([], [job_id])
+
+
+def _gaps_s(came: Sequence[Came], slots: int) -> dict[int, float]:
+    """For each turn that a job waited for: how long its slot had been empty, seconds."""
+    windows, seen_s = turns_of(came), {one.job_id: one.seen_s for one in came}
+    ends = sorted(window.ended_s for window in windows)
+    # while all slots are taken, the n-th window to end leaves its slot to turn n + slots
+    pairs = zip(sorted(windows, key=lambda w: w.began_s)[slots:], ends, strict=False)
+    return {w.turn: w.began_s - at_s for w, at_s in pairs if seen_s[w.job_id] < at_s < w.began_s}
 
 
 def _median_ms(seconds: Sequence[float]) -> float:

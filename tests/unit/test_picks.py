@@ -11,7 +11,7 @@ import pytest
 from bench.arrivals import Came
 from bench.clips import hollow, spoken, windows_of
 from bench.picks import Begun, Judged, Known, equal_turns, judge, read_windows
-from bench.rehearsal import beside, echo_units, rehearse
+from bench.rehearsal import as_kept, beside, echo_units, losses, rehearse
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.simulator import House
@@ -113,6 +113,24 @@ def test_a_line_that_does_what_the_simulator_says_compares_as_equal() -> None:
     told = beside(real, SJF, run)
     assert (told["turns"], told["equal_turns"], told["right"], told["wrong"]) == (4, 4, 4, 0)
     assert told["p50_ratio"] == told["p90_ratio"] == told["mean_ratio"] == 1.0
+
+
+def test_what_a_line_loses_is_told_by_its_places() -> None:
+    # One slot. `a` finds it free and has it after 0.2 s; `b` waits, and the slot is empty for 0.5 s
+    # after `a`; each result is in Postgres 0.1 s after its window. As one each keeps it for 3 s and
+    # for 4 s with the gap before.
+    clips, heard = hollow([10.0, 10.0]), [(1.2, 4.2), (4.7, 8.2)]
+    came = [
+        Came(
+            job_id, clip, 1000, seen_s, to_s + 0.1, (Begun(job_id, 0, turn, from_s, from_s, to_s),)
+        )
+        for turn, (job_id, clip, seen_s, (from_s, to_s)) in enumerate(
+            zip("ab", clips, [1.0, 2.0], heard, strict=True)
+        )
+    ]
+    assert losses(came, slots=1) == {"pickup_ms": 200.0, "gap_ms": 500.0, "commit_ms": 100.0}
+    units = as_kept(came, slots=1)
+    assert [units(one) for one in came] == [pytest.approx((3.0,)), pytest.approx((4.0,))]
 
 
 def _as_rehearsed(came: Came, turn: int, *edges_s: float) -> Came:
