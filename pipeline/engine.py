@@ -27,13 +27,14 @@ class Heard:
     utterances: tuple[Utterance, ...]
     language: str
     tokens: int
-    """Tokens decoded, special ones included: what the work model learns from."""
+    """Tokens decoded, special ones included, of all tries: what the work model learns from."""
     mean_logprob: float | None
     """Natural logarithm, averaged over tokens; None when the engine does not tell."""
     finish: Literal["stop", "length", "repetition"]
     """Why decoding ended. Anything but "stop" means the text is cut."""
     busy_s: float
-    """Seconds between hand-over and answer, the engine's queue included."""
+    """Engine seconds this window took: at each moment those in service share the engine evenly, so
+    over all windows they add up to the time it was busy. Never the time that passed."""
 
     @property
     def text(self) -> str:
@@ -97,7 +98,8 @@ class SpeechEngine(Protocol):
     async def detect_language(self, pcm: bytes) -> tuple[str, float]:
         """The language spoken in a window, and its probability among all languages, 0..1.
 
-        A model that hears one language answers at once. Raises as `transcribe`.
+        A model that hears one language answers at once. It is in service like a window, and its
+        share of the engine's time is charged to no window. Raises as `transcribe`.
         """
         ...
 

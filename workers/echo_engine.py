@@ -71,8 +71,7 @@ class EchoEngine:
         if self._refusals:
             self._refusals -= 1
             raise WindowRefused("The engine was told to refuse this window.")
-        began_s = asyncio.get_running_loop().time()
-        await self._windows.run(self._serve(length_s))
+        busy_s = await self._windows.run(self._serve(self._windows, length_s))
         text = f"echo {length_s:.2f} {hashlib.sha256(pcm).hexdigest()[:8]}"
         return Heard(
             utterances=(Utterance(0.0, length_s, text),),
@@ -80,7 +79,7 @@ class EchoEngine:
             tokens=max(1, round(TOKENS_PER_SECOND * length_s)),
             mean_logprob=None,
             finish="stop",
-            busy_s=asyncio.get_running_loop().time() - began_s,
+            busy_s=busy_s,
         )
 
     async def detect_language(self, pcm: bytes) -> tuple[str, float]:
@@ -88,14 +87,17 @@ class EchoEngine:
         await self.prepare(pcm, language="en")
         return "en", 1.0
 
-    async def _serve(self, length_s: float) -> None:
+    async def _serve(self, windows: InFlight, length_s: float) -> float:
+        """Take the time, once a slot is free; returns the window's share of the engine's."""
         async with self._free:
             service_s = self._fixed_s + self._per_second_s * length_s
             self._serving += 1
             try:
-                await asyncio.sleep(service_s * (1 + self._slowdown * (self._serving - 1)))
-                if self._answering is not None:
-                    await self._answering.wait()
+                with windows.shares.one_more() as share:
+                    await asyncio.sleep(service_s * (1 + self._slowdown * (self._serving - 1)))
+                    if self._answering is not None:
+                        await self._answering.wait()
+                return share.busy_s
             finally:
                 self._serving -= 1
 

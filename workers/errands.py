@@ -25,6 +25,7 @@ from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
 from pipeline.steps.fetch import ask_for_next, fetch, give_way
+from pipeline.steps.learn import learn
 from pipeline.steps.probe import probe
 from pipeline.steps.ratio import write_ratios
 from pipeline.steps.tidy import tidy
@@ -38,6 +39,8 @@ SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
 RATIO = "fairscribe.ratio"
 RATIO_EVERY_S = 5.0
+LEARN = "fairscribe.learn"
+LEARN_EVERY_S = 60.0
 TIDY = "fairscribe.tidy"
 TIDY_EVERY_S = 600.0
 LOST_AFTER_S = 30.0
@@ -54,6 +57,7 @@ _stopping = threading.Event()
 app.conf.beat_schedule = {
     SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
     RATIO: {"task": RATIO, "schedule": RATIO_EVERY_S, "options": {"expires": RATIO_EVERY_S}},
+    LEARN: {"task": LEARN, "schedule": LEARN_EVERY_S, "options": {"expires": LEARN_EVERY_S}},
     TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
 }
 
@@ -128,6 +132,13 @@ def write_up_ratios() -> None:
     here = parts()
     with contextlib.suppress(PartDown):
         write_ratios(here.store, here.queues, here.settings.start_policy)
+
+
+@app.task(name=LEARN, send_events=False)
+def learn_speed() -> None:
+    """Learn from what ended; when Postgres is down, the next beat will."""
+    with contextlib.suppress(PartDown):
+        learn(parts().store)
 
 
 @app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)

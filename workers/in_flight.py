@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pipeline.errors import EngineDead, WindowRefused
 from pipeline.recording import SAMPLE_BYTES, SAMPLE_RATE_HZ, WINDOW_LIMIT_S
+from workers.occupied import Shares
 
 T = TypeVar("T")
 
@@ -34,8 +35,11 @@ class InFlight:
     """The windows an engine works on; belongs to one event loop and one life of the engine."""
 
     def __init__(self) -> None:
-        self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._death: asyncio.Future[None] = loop.create_future()
         self._reason = ""
+        self.shares = Shares(loop.time)
+        """Who of those in service keeps the engine busy."""
 
     @property
     def dead(self) -> bool:

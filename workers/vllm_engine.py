@@ -13,7 +13,6 @@ import gc
 import itertools
 import math
 import multiprocessing
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -194,8 +193,8 @@ class VllmEngine:
         """See `SpeechEngine`."""
         if self._windows is None or self._tokens is None:
             raise EngineDead("The engine was not started.")
-        began_s = time.monotonic()
-        said = await self._windows.run(self._decode(window.features, temperature))
+        with self._windows.shares.one_more() as share:
+            said = await self._windows.run(self._decode(window.features, temperature))
         self._check_poison(said)
         tokens = list(said.token_ids)
         return Heard(
@@ -210,7 +209,7 @@ class VllmEngine:
             tokens=prompt_length(window.features) + len(tokens),
             mean_logprob=(said.cumulative_logprob or 0.0) / max(1, len(tokens)),
             finish=cast(Literal["stop", "length", "repetition"], said.finish_reason),
-            busy_s=time.monotonic() - began_s,
+            busy_s=share.busy_s,
         )
 
     async def detect_language(self, pcm: bytes) -> tuple[str, float]:
@@ -221,7 +220,8 @@ class VllmEngine:
         if not self._tokens.languages:
             return "en", 1.0
         request = await self._render(pcm, [self._tokens.start])
-        said = await self._windows.run(self._ask(request, detection_params(self._tokens)))
+        with self._windows.shares.one_more():  # charged for itself, not to the windows beside it
+            said = await self._windows.run(self._ask(request, detection_params(self._tokens)))
         token = said.token_ids[0]
         likely = {i: one.logprob for i, one in said.logprobs[0].items()} if said.logprobs else {}
         if not math.isfinite(likely.get(token, math.nan)):

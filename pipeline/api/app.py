@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from pipeline.api import batches, health, line, openai, order, status, uploads
+from pipeline.api import batches, health, line, measured, openai, order, status, uploads
 from pipeline.api.described import SERVERS, TAGS, describe, operation_id
 from pipeline.api.problems import answer_with_problems
 from pipeline.logs import configure
@@ -33,7 +33,7 @@ def create() -> FastAPI:
         servers=SERVERS,
         generate_unique_id_function=operation_id,
     )
-    for part in (uploads, status, batches, line, order, openai, health):
+    for part in (uploads, status, batches, line, order, openai, health, measured):
         app.include_router(part.router)
     answer_with_problems(app)
     describe(app)

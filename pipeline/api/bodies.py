@@ -85,7 +85,8 @@ class Job(BaseModel):
     )
     duration_s: float | None = Field(description="Length of the recording", examples=[214.6])
     duration_source: str | None = Field(
-        description="Who says so: header, scan, decode or declared", examples=["decode"]
+        description="Who says so: hint (the sender, not trusted), header, scan, decode or declared",
+        examples=["decode"],
     )
     duration_exact: bool | None = Field(description="True when every sample was counted")
     probed_s: float | None = Field(

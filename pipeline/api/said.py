@@ -6,6 +6,7 @@ Everything here raises `BadRequest` with a sentence for what cannot be meant.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -32,20 +33,26 @@ TEXTS = {
         "Who is on the left and who on the right channel, such as agent,customer",
         "agent,customer",
     ),
+    "duration_hint_s": (
+        "How long each recording lasts, seconds, as far as known; not trusted, and forgotten once "
+        "it is looked at",
+        "214.6",
+    ),
     "metadata": ("A JSON object, kept with each job", '{"agent": "7"}'),
 }
 """The text fields of a submission: what they are for, and an example."""
 
 
-def said(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """batch_id, language, metadata and options of every job; `fields` holds texts, or what JSON
-    makes of them.
+def said(fields: Mapping[str, Any], max_duration_s: float) -> dict[str, Any]:
+    """batch_id, language, metadata, options and the hint of every job; `fields` holds texts, or
+    what JSON makes of them. `max_duration_s`: the longest recording taken.
     """
     return {
         "batch_id": _batch_id(fields.get("batch_id")),
         "language": _language(fields.get("language")),
         "metadata": _metadata(fields.get("metadata")),
         "options": _options(fields.get("task"), fields.get("speakers")),
+        "duration_hint_s": _duration_hint_s(fields.get("duration_hint_s"), max_duration_s),
     }
 
 
@@ -90,6 +97,21 @@ def _speakers(given: Any) -> list[str]:
                 f"A label of speakers has 1 to {SPEAKER_LIMIT} characters and no control character."
             )
     return texts
+
+
+def _duration_hint_s(given: Any, limit_s: float) -> float | None:
+    if given in (None, ""):
+        return None
+    try:
+        seconds = float(given) if isinstance(given, str | int | float) else math.nan
+    except (ValueError, OverflowError):
+        seconds = math.nan
+    if isinstance(given, bool) or not 0 < seconds <= limit_s:  # no number is in no range
+        raise BadRequest(
+            f"duration_hint_s is a number of seconds, more than 0 and at most {limit_s:.0f}, not "
+            f"{_short(given)}."
+        )
+    return seconds
 
 
 def _metadata(given: Any) -> dict[str, Any]:

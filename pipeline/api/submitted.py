@@ -29,7 +29,7 @@ class Submitted:
     """What was asked for."""
 
     said: dict[str, Any]
-    """batch_id, language, metadata, options: of every recording."""
+    """batch_id, language, metadata, options, duration_hint_s: of every recording."""
     given: dict[str, Any]
     """The fields as sent: what tells one request from another."""
     urls: list[Any] = field(default_factory=list)
@@ -58,27 +58,28 @@ class Submitted:
 
 @asynccontextmanager
 async def read_submission(
-    request: Request, folder: Path, limit_bytes: int
+    request: Request, folder: Path, limit_bytes: int, max_duration_s: float
 ) -> AsyncIterator[Submitted]:
-    """The submission `request` carries. Files are cut one byte beyond `limit_bytes`.
+    """The submission `request` carries. Files are cut one byte beyond `limit_bytes`; no recording
+    is said to last longer than `max_duration_s`.
 
     Raises `BadRequest` for one that cannot be understood or holds nothing, `PartDown` when the disk
     takes no more.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        yield _from_json(await _body(request))
+        yield _from_json(await _body(request), max_duration_s)
         return
     texts = tuple(TEXTS)
     async with read_form(
         request, folder, files="files", fields=texts, repeated=("urls",), limit_bytes=limit_bytes
     ) as form:
-        urls = [url.strip() for url in form.repeated["urls"]]
+        urls = [url.strip() for url in form.repeated["urls"] if url.strip()]
         given = dict(form.fields)
-        yield _complete(Submitted(said(given), given, [url for url in urls if url], form))
+        yield _complete(Submitted(said(given, max_duration_s), given, urls, form))
 
 
-def _from_json(body: bytes) -> Submitted:
+def _from_json(body: bytes, max_duration_s: float) -> Submitted:
     try:
         given = json.loads(body)
         # as Postgres keeps it: an answer must be able to carry every text of it
@@ -93,7 +94,7 @@ def _from_json(body: bytes) -> Submitted:
     urls = given.pop("urls", [])
     if not isinstance(urls, list):
         raise BadRequest("urls is a list of URLs.")
-    return _complete(Submitted(said(given), given, urls))
+    return _complete(Submitted(said(given, max_duration_s), given, urls))
 
 
 def _complete(submitted: Submitted) -> Submitted:

@@ -70,6 +70,11 @@ _SAID_IN_JSON = {
         "maxItems": 2,
         "description": TEXTS["speakers"][0],
     },
+    "duration_hint_s": {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "description": TEXTS["duration_hint_s"][0],
+    },
 }
 _OBJECT = {"type": "object", "additionalProperties": False}
 _FORM = {**_OBJECT, "properties": {"files": _FILES, "urls": _URLS, **_SAID}}
@@ -110,8 +115,9 @@ async def submit(
 
     What cannot be transcribed (empty, too large) is a failed job, and the others go on.
     """
-    limit_bytes = parts.settings.max_upload_bytes
-    async with read_submission(request, parts.settings.home / "uploads", limit_bytes) as submitted:
+    limit_bytes, folder = parts.settings.max_upload_bytes, parts.settings.home / "uploads"
+    longest_s = parts.settings.max_duration_h * 3600
+    async with read_submission(request, folder, limit_bytes, longest_s) as submitted:
         asked = _Request(parts, submitted, limit_bytes)
         if idempotency_key is None:
             answer, _ = await run_in_threadpool(asked.carry_out, asked.new_ids())

@@ -7,6 +7,7 @@ option by its name. The API decides in the end.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,8 @@ class Asked:
     speakers: str | None = None
     """Labels of the left and the right channel, joined by a comma."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    duration_hint_s: float | None = None
+    """Seconds it lasts, as far as its sender knows."""
 
     def fields(self, batch_id: str) -> dict[str, str]:
         """The text fields of the form."""
@@ -31,6 +34,8 @@ class Asked:
         for name in ("language", "task", "speakers"):
             if value := getattr(self, name):
                 fields[name] = value
+        if self.duration_hint_s is not None:
+            fields["duration_hint_s"] = repr(self.duration_hint_s)
         if self.metadata:
             fields["metadata"] = json.dumps(dict(self.metadata), ensure_ascii=False)
         return fields
@@ -38,8 +43,11 @@ class Asked:
     def or_else(self, other: Asked) -> Asked:
         """What is asked here, and what it leaves open from `other`.
 
-        >>> Asked(language="es").or_else(Asked("en", "translate", metadata={"k": "v"}))
-        Asked(language='es', task='translate', speakers=None, metadata={'k': 'v'})
+        >>> own = Asked(language="es", duration_hint_s=7)
+        >>> own.or_else(Asked("en", "translate", metadata={"k": "v"})).fields("monday")
+        ... # doctest: +NORMALIZE_WHITESPACE
+        {'batch_id': 'monday', 'language': 'es', 'task': 'translate', 'duration_hint_s': '7',
+         'metadata': '{"k": "v"}'}
         """
         return replace(
             self,
@@ -51,7 +59,11 @@ class Asked:
 
 
 def read_asked(
-    language: str | None, task: str | None, speakers: str | None, metadata: Mapping[str, str]
+    language: str | None,
+    task: str | None,
+    speakers: str | None,
+    metadata: Mapping[str, str],
+    duration_hint_s: str | None = None,
 ) -> Asked:
     """What the words mean; empty ones say nothing. Raises `BadRequest` for an unknown one."""
     language, task = (language or "").strip(), (task or "").strip()
@@ -59,7 +71,20 @@ def read_asked(
         raise BadRequest(f"{language[:40]!r} is no language code such as en, es or auto.")
     if task and task not in TASKS:
         raise BadRequest(f"{task[:40]!r} is no task: {' or '.join(TASKS)}.")
-    return Asked(language or None, task or None, _speakers(speakers), metadata)
+    hint_s = _duration_hint_s((duration_hint_s or "").strip())
+    return Asked(language or None, task or None, _speakers(speakers), metadata, hint_s)
+
+
+def _duration_hint_s(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise BadRequest(f"duration_hint_s is a number of seconds, not {text[:40]!r}.")
+    return seconds
 
 
 def _speakers(text: str | None) -> str | None:

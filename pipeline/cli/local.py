@@ -98,6 +98,12 @@ def bench_policies(context: typer.Context) -> None:
     _measure("bench.policies", context.args)
 
 
+@benches.command("predict", context_settings=PASSED_ON)
+def bench_predict(context: typer.Context) -> None:
+    """Measure how well vLLM's work is foretold, alone and in a full batch; see --help."""
+    _measure("bench.predict", context.args)
+
+
 def _measure(module: str, words: list[str]) -> None:
     if importlib.util.find_spec("bench") is None:
         raise BadRequest("The measurements are in the source tree: run this from a checkout.")

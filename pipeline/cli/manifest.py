@@ -1,9 +1,9 @@
 """A table of recordings (CSV) to recordings worth sending; broken rows are named by their line.
 
 The first line names the columns: `file` or `url` (or both, one filled a row), and if wanted
-`language`, `speakers`, `task`; every other column is metadata. UTF-8, fields separated by comma,
-semicolon or tab, quoted as spreadsheets do. A row that cannot be read spoils no other: a quote
-that is never closed costs its own line and not the rest of the file.
+`language`, `speakers`, `task`, `duration_hint_s`; every other column is metadata. UTF-8, fields
+separated by comma, semicolon or tab, quoted as spreadsheets do. A row that cannot be read spoils no
+other: a quote that is never closed costs its own line and not the rest of the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.errors import BadRequest
 
 SEPARATORS = (",", ";", "\t")
 PLACES = ("file", "url")
-OWN = (*PLACES, "language", "speakers", "task")
+OWN = (*PLACES, "language", "speakers", "task", "duration_hint_s")
 """Columns with a meaning of ours."""
 
 LINES_A_ROW = 50
@@ -130,7 +130,8 @@ def _recording(row: dict[str, str], folder: Path) -> Found:
         raise BadRequest("it names a file and a url" if places else "it names no file")
     kind, place = places[0]
     metadata = {name: cell for name, cell in row.items() if name not in OWN and name and cell}
-    asked = read_asked(row.get("language"), row.get("task"), row.get("speakers"), metadata)
+    words = (row.get("language"), row.get("task"), row.get("speakers"))
+    asked = read_asked(*words, metadata, row.get("duration_hint_s"))
     if is_url(place):
         return replace(found_url(place), asked=asked)
     if kind == "url":

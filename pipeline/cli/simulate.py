@@ -117,9 +117,9 @@ def cases_of(workload: str, asked: Asked, seeds: Iterable[int]) -> list[Case]:
 def answered(workload: str, asked: Asked, entries: Sequence[Entry], seeds: int) -> dict[str, Any]:
     """Play it and tell: what `--json` prints."""
     played_on = cases_of(workload, asked, range(seeds))
-    runs = contest.play(entries, played_on)
     first = played_on[0]
     names = sorted({a.job_id.partition("/")[0] for a in first.arrivals if "/" in a.job_id})
+    figures = contest.compete(entries, played_on, ["", *(f"{name}/" for name in names)])
     return {
         "workload": workload,
         "jobs": len(first.arrivals),
@@ -129,10 +129,8 @@ def answered(workload: str, asked: Asked, entries: Sequence[Entry], seeds: int) 
         "rate": round(first.rate, 4),
         "load": round(first.load, 4) if first.load < 1e9 else None,
         "lengths": lengths_from(workload, asked),
-        "policies": contest.told(contest.medians(runs, played_on)),
-        "classes": {
-            name: contest.told(contest.medians(runs, played_on, f"{name}/")) for name in names
-        },
+        "policies": contest.told(figures[""]),
+        "classes": {name: contest.told(figures[f"{name}/"]) for name in names},
     }
 
 

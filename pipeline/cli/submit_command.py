@@ -47,7 +47,7 @@ def submit_command(
         typer.Argument(help="Files, folders, patterns, URLs; - reads a list from stdin"),
     ] = None,
     manifest: Annotated[
-        Path | None, typer.Option(help="CSV table: file or url, language, speakers, task, metadata")
+        Path | None, typer.Option(help="CSV table: file or url, its options, metadata")
     ] = None,
     batch_id: Annotated[str | None, typer.Option(help="Groups the jobs; else chosen")] = None,
     language: Annotated[str | None, typer.Option(help="Code such as en, or auto")] = None,
@@ -143,6 +143,7 @@ def _rehearse(wanted: Wanted, path: Path, *, json: bool) -> int:
             "language": one.asked.language,
             "speakers": one.asked.speakers,
             "task": one.asked.task,
+            "duration_hint_s": one.asked.duration_hint_s,
             "metadata": dict(one.asked.metadata),
             "sent": batch_id is not None and key_of(batch_id, one, state) in sent,
         }

@@ -20,8 +20,8 @@ from pipeline.scheduling.tally import Figures
 
 FILE_FCFS, WINDOW_FCFS = "file-fcfs", "fcfs"
 
-RULES: dict[str, Callable[[], Rule]] = {}
-"""Rules of the backlog by name, each made anew for a run."""
+RULES: dict[str, Callable[[Case], Rule]] = {}
+"""Rules of the backlog by name, each made anew for a case."""
 
 CHANGED = ("p50", "p90", "p99", "max")
 """Figures that are compared with a baseline's."""
@@ -60,32 +60,35 @@ def parse_entry(text: str) -> Entry:
     return Entry(f"{said}@{max_wait_s:g}" if max_wait_s else said, policy, "window", max_wait_s)
 
 
-def play(entries: Iterable[Entry], cases: Sequence[Case]) -> dict[str, list[Run]]:
-    """A run of every entry for every case, by the entry's name, in the order of `cases`."""
-    return {entry.name: [_run(entry, case) for case in cases] for entry in entries}
+def compete(
+    entries: Iterable[Entry], cases: Iterable[Case], classes: Sequence[str] = ("",)
+) -> dict[str, dict[str, Figures]]:
+    """The median over `cases` of each entry's figures, by class and by the entry's name.
+
+    A class is the beginning of its jobs' ids: they are counted, the others only compete. A run is
+    forgotten when it is counted.
+    """
+    entered = list(entries)
+    made: dict[str, dict[str, list[Figures]]] = {of: {} for of in classes}
+    for case in cases:
+        alone_s = {arrival.job_id: tally.alone_s(arrival, case.house) for arrival in case.arrivals}
+        for entry in entered:
+            played = play(entry, case)
+            for of, rows in made.items():
+                counted = [o for o in played.outcomes[case.skip :] if o.job_id.startswith(of)]
+                alone = [alone_s[outcome.job_id] for outcome in counted]
+                figures = tally.figures(counted, alone, played.throughput)
+                rows.setdefault(entry.name, []).append(figures)
+    return {
+        of: {name: tally.middle(each) for name, each in rows.items()} for of, rows in made.items()
+    }
 
 
-def _run(entry: Entry, case: Case) -> Run:
-    rule = RULES[entry.name.partition("@")[0]]() if entry.policy is None else entry.policy
+def play(entry: Entry, case: Case) -> Run:
+    """One entry on one case."""
+    rule = RULES[entry.name.partition("@")[0]](case) if entry.policy is None else entry.policy
     house = replace(case.house, level=entry.level)
     return simulate(case.arrivals, rule, house, max_wait_s=entry.max_wait_s)
-
-
-def medians(
-    runs: Mapping[str, Sequence[Run]], cases: Sequence[Case], only: str = ""
-) -> dict[str, Figures]:
-    """The median over `cases` of each figure of `play`'s runs, by name.
-
-    `only`: count the jobs whose id begins with it; the others only compete.
-    """
-    made: dict[str, list[Figures]] = {name: [] for name in runs}
-    for n, case in enumerate(cases):
-        alone_s = {arrival.job_id: tally.alone_s(arrival, case.house) for arrival in case.arrivals}
-        for name, played in runs.items():
-            counted = [o for o in played[n].outcomes[case.skip :] if o.job_id.startswith(only)]
-            alone = [alone_s[outcome.job_id] for outcome in counted]
-            made[name].append(tally.figures(counted, alone, played[n].throughput))
-    return {name: tally.middle(each) for name, each in made.items()}
 
 
 def told(figures: Mapping[str, Figures]) -> dict[str, dict[str, Any]]:

@@ -6,11 +6,16 @@ S is in reference slot seconds: what one slot of the reference engine (Whisper b
 window alone on a 2-core CPU) needs. The order of jobs depends only on ratios of S, so another
 engine's speed does not matter to it. Coefficients are fixed at deploy; a learned speed may enter
 estimates of time but never moves a job to another bucket, so learning reorders nothing.
+
+What an engine really needs, in its own busy seconds, is a `WorkModel` of the same form, learned
+from finished work (scheduling/learning.py). `REFERENCE` is the one buckets go by.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 WINDOW_S = 0.566
@@ -34,6 +39,42 @@ GROWTH = 1.1
 """Each bucket holds 10 % more work than the one before: finer than any forecast of work."""
 BUCKETS = 300
 """Buckets 0..299 reach 2.4e10 s of work: longer than any recording there is."""
+
+
+@dataclass(frozen=True)
+class WorkModel:
+    """S = job_s + window_s * windows + token_s * kappa(language) * speech_s, all in seconds of one
+    engine's busy time.
+
+    >>> round(REFERENCE.predicted_s(60.0, 3, "en"), 3)     # 0.05 + 3*0.566 + 0.031*5.34*60
+    11.68
+    """
+
+    job_s: float
+    """a: what a job costs whatever its length, seconds."""
+    window_s: float
+    """b: what a window costs whatever is said in it, seconds."""
+    token_s: float
+    """c: what a decoded token costs, seconds."""
+    kappa: Mapping[str, float]
+    """Tokens a second of speech by language; any other has `KAPPA_DEFAULT`."""
+    jobs: int = 0
+    """How many finished jobs it was learned from."""
+    r2: float | None = None
+    """Share of those jobs' variance it explains, at most 1; None where that says nothing."""
+
+    def tokens(self, speech_s: float, language: str | None) -> float:
+        """Tokens that `speech_s` seconds of speech decode to, about."""
+        return self.kappa.get(language or "", KAPPA_DEFAULT) * speech_s
+
+    def predicted_s(self, speech_s: float, windows: int, language: str | None) -> float:
+        """Busy seconds of an engine for `speech_s` seconds of speech in `windows` windows."""
+        tokens = self.tokens(speech_s, language)
+        return self.job_s + self.window_s * windows + self.token_s * tokens
+
+
+REFERENCE = WorkModel(JOB_S, WINDOW_S, TOKEN_S, KAPPA)
+"""The work model fixed at deploy, in reference slot seconds."""
 
 
 def predicted_work_s(speech_s: float, windows: int | None, language: str | None) -> float:

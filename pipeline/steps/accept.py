@@ -40,6 +40,8 @@ class Upload:
     language: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    duration_hint_s: float | None = None
+    """How long it lasts, as its sender says: believed until it is probed, and for show only."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ def accept(
 def accept_urls(store: Engine, urls: Mapping[str, str], said: Mapping[str, Any]) -> list[Accepted]:
     """A job for each {job id: checked URL}, in one transaction; those that are there stay.
 
-    `said` holds what `Upload` calls batch_id, language, metadata and options. Raises `PartDown`:
-    whether they were made is then not known.
+    `said` holds what `Upload` calls batch_id, language, metadata, options and duration_hint_s.
+    Raises `PartDown`: whether they were made is then not known.
     """
     rows = {
         job_id: {
@@ -162,6 +164,7 @@ def _commit(
         "metadata": upload.metadata,
         "options": upload.options,
         "language": upload.language,
+        "duration_hint_s": upload.duration_hint_s,
         "storage_key": key,
         "size_bytes": size_bytes,
         "sha256": sha256,

@@ -1,5 +1,7 @@
 """deliver: the heard windows become one transcript, committed once under the fence.
 
+What the job took of the engine is committed with it, foretold and true: the work model learns from
+it.
 Only then is the packed speech erased and the lease dropped: a worker killed in between leaves a
 finished job and litter that the next one to look sweeps up. Before that moment `so_far` merges what
 is heard, in the same form, for those who do not want to wait.
@@ -17,7 +19,9 @@ from pipeline.intake.storage import Storage
 from pipeline.job import FINAL, TRANSCRIBE, JobView, State, Ticket, public_status
 from pipeline.logs import log
 from pipeline.recording import Plan, Transcript
-from pipeline.store import jobs, partials, views
+from pipeline.scheduling.learning import Done
+from pipeline.scheduling.work import REFERENCE, WorkModel
+from pipeline.store import jobs, partials, views, work
 from pipeline.store.session import transaction
 from pipeline.transcript.merge import merge
 
@@ -33,16 +37,31 @@ def deliver(
 ) -> Transcript:
     """Merge and commit. Raises `LeaseLost` when the fence does not hold: nothing was written."""
     language = next(iter(heard.values())).language
+    model = str(provenance["model"])
     transcript = _merged(ticket.job_id, plan, heard, language, ticket.options, provenance)
     with transaction(store) as c:
         if not jobs.keep_transcript(c, ticket, transcript):
             raise LeaseLost
+        took = _took(plan, heard, language, work.newest_model(c, model) or REFERENCE)
+        work.keep_done(c, ticket.job_id, model, took)
         partials.drop_windows(c, ticket.job_id)
     try:
         storage.delete(artefact_key)
     except PartDown as down:
         log().warning("artefact_left", job_id=ticket.job_id, why=down.message)
     return transcript
+
+
+def _took(plan: Plan, heard: dict[int, Heard], language: str, foretelling: WorkModel) -> Done:
+    """What all windows took, those heard by earlier attempts included."""
+    return Done(
+        language=language,
+        speech_s=plan.speech_s,
+        windows=len(plan.windows),
+        tokens=sum(window.tokens for window in heard.values()),
+        busy_s=sum(window.busy_s for window in heard.values()),
+        predicted_s=foretelling.predicted_s(plan.speech_s, len(plan.windows), language),
+    )
 
 
 def so_far(store: Engine, job_id: str) -> dict[str, Any]:

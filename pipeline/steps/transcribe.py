@@ -8,7 +8,7 @@ first, once a recording, on the window with most speech.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Engine
@@ -113,15 +113,18 @@ def keep_language(store: Engine, job: OpenJob, language: str) -> None:
 async def hear(engine: SpeechEngine, window: Prepared) -> Heard:
     """One window through the engine, again at a higher temperature when it got stuck.
 
-    Of stuck answers the one with the most likely tokens is kept. Raises what the engine raises.
+    Of stuck answers the one with the most likely tokens is kept, with the time and the tokens of
+    all of them: that is what the window cost. Raises what the engine raises.
     """
     answer = await engine.transcribe(window)
+    busy_s, tokens = answer.busy_s, answer.tokens
     for temperature in RETRY_TEMPERATURES:
         if answer.finish == "stop":
             break
         again = await engine.transcribe(window, temperature=temperature)
+        busy_s, tokens = busy_s + again.busy_s, tokens + again.tokens
         answer = max((answer, again), key=_trust)
-    return answer
+    return replace(answer, busy_s=busy_s, tokens=tokens)
 
 
 def save(store: Engine, windows: Sequence[tuple[OpenJob, int]]) -> set[str]:

@@ -73,12 +73,20 @@ _VIEWED = (
 """Fields a view takes from the row as they are."""
 
 
+HINT = "hint"
+"""As the source of a length: the sender says so, and nobody has looked."""
+
+
 def as_view(row: Any) -> JobView:
     """A whole row of `jobs` as people read it."""
     state = State(row.state)
     planned = row.windows_total or 0
     progress = 1.0 if state is State.COMPLETED else row.windows_done / planned if planned else 0.0
     fields = {name: getattr(row, name) for name in _VIEWED}
+    if state is State.RECEIVED and row.duration_hint_s is not None:
+        # nobody has looked at it (again, after a retry): what its sender says stands in
+        fields |= {"duration_s": row.duration_hint_s, "duration_source": HINT}
+        fields |= {"duration_exact": False}
     return JobView(
         id=str(row.id),
         state=state,

@@ -168,6 +168,19 @@ def test_windows_in_the_slots_run_side_by_side(subject: Subject) -> None:
     assert any(subject.run(together()) < 0.8 * subject.run(one_by_one()) for _ in range(3))
 
 
+def test_windows_side_by_side_are_charged_no_second_twice(subject: Subject) -> None:
+    async def together() -> tuple[list[float], float]:
+        windows = [await subject.engine.prepare(noise(5, n), language="en") for n in range(SLOTS)]
+        began = time.monotonic()
+        heard = await asyncio.gather(*(subject.engine.transcribe(window) for window in windows))
+        return [h.busy_s for h in heard], time.monotonic() - began
+
+    shares, elapsed_s = subject.run(together())
+    # All began at once and the engine was never idle: their shares are the whole of the time.
+    assert 0.8 * elapsed_s < sum(shares) <= elapsed_s
+    assert min(shares) > 0
+
+
 def test_more_windows_than_slots_wait_inside(subject: Subject) -> None:
     async def crowd() -> list[Heard]:
         windows = (noise(1, seed) for seed in range(2 * SLOTS + 1))

@@ -12,6 +12,7 @@ import pytest
 from pipeline.api import batch_bodies, bodies, problems, queue_bodies
 from pipeline.api.app import create
 from pipeline.errors import FairscribeError, JobFailed, RecordingRefused
+from pipeline.metrics import METRICS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
 DESCRIBED: dict[str, Any] = create().openapi()
@@ -67,6 +68,16 @@ def test_every_field_of_an_answer_is_on_the_page(body: type[Any]) -> None:
 def test_every_field_of_an_answer_is_in_an_example(body: type[Any]) -> None:
     missing = sorted(name for name in body.model_fields if f'"{name}": ' not in PAGE)
     assert not missing
+
+
+def test_every_metric_is_on_the_page_with_its_labels_its_unit_and_its_meaning() -> None:
+    rows = [
+        f"| `{m.name}` | {', '.join(f'`{label}`' for label in m.labels)} | {m.unit} | {m.meaning} |"
+        for m in METRICS
+    ]
+    told = section("GET", "/metrics").replace("| |", "|  |").lower()
+    assert [row for row in rows if row.lower() not in told] == []
+    assert told.count("\n| `") == len(METRICS)
 
 
 def test_every_code_of_a_problem_is_on_the_page() -> None:

@@ -18,6 +18,7 @@ from pipeline.steps.accept import Upload, accept, new_job_id
 from pipeline.steps.tidy import tidy
 from pipeline.store import jobs, submissions
 from pipeline.store.session import transaction
+from tests import driven
 from tests.api_door import Open, api, assert_problem, open_api, send
 
 __all__ = ["api", "open_api"]
@@ -81,6 +82,7 @@ def test_a_json_body_says_the_same_as_a_form(api: TestClient, parts: Parts) -> N
         "task": "translate",
         "speakers": ["Agent 7", "Kundin Ä"],
         "metadata": {"a": [1, {"b": None}]},
+        "duration_hint_s": 95,
     }
     answer = api.post("/v1/jobs", json=said)
     assert answer.status_code == 202, answer.text
@@ -88,6 +90,7 @@ def test_a_json_body_says_the_same_as_a_form(api: TestClient, parts: Parts) -> N
     for name in ("batch_id", "language", "task", "speakers", "metadata"):
         assert read[name] == said[name]
     assert read["language_detected"] is False
+    assert read["duration_s"] == 95.0
     assert options(parts) == [{"task": "translate", "speakers": ["Agent 7", "Kundin Ä"]}]
 
 
@@ -97,6 +100,28 @@ def test_only_options_that_were_asked_for_are_kept(api: TestClient, parts: Parts
     assert options(parts) == [{}, {"speakers": ["agent", "customer"]}]
     plain = api.get("/v1/jobs").json()["jobs"][0]
     assert (plain["task"], plain["speakers"], plain["source_url"]) == ("transcribe", None, None)
+
+
+def test_a_hint_stands_in_for_the_length_until_the_recording_is_probed(
+    api: TestClient, parts: Parts
+) -> None:
+    # Given a liar: its four seconds are said to last half a minute
+    (job,) = send(api, ("a.wav", b"a"), duration_hint_s="30.5").json()["jobs"]
+    (plain,) = send(api, ("b.wav", b"b")).json()["jobs"]
+
+    def length(job_id: str) -> list[Any]:
+        read = api.get(f"/v1/jobs/{job_id}").json()
+        return [read[name] for name in ("duration_s", "duration_source", "duration_exact")]
+
+    assert length(job["id"]) == [30.5, "hint", False]
+    assert length(plain["id"]) == [None, None, None]
+    # When both are probed
+    driven.probed(parts, job["id"], bucket=40)
+    driven.probed(parts, plain["id"], bucket=40)
+    # Then only what was found counts, in what is told and in the order of work
+    assert length(job["id"]) == length(plain["id"]) == [4.0, "header", False]
+    places = parts.queues["survey"].claim(9).jobs
+    assert {place.bucket for place in places} == {40}
 
 
 def test_a_detected_language_is_told_as_one(api: TestClient, parts: Parts) -> None:
@@ -121,6 +146,10 @@ CANNOT_BE_MEANT: list[tuple[dict[str, Any], str]] = [
     ({"language": "AUTO"}, "language"),
     ({"language": ["en"]}, "language"),
     ({"batch_id": 7}, "batch_id"),
+    *(
+        ({"duration_hint_s": hint}, "duration_hint_s is a number of seconds")
+        for hint in (0, -1, "soon", True, [60], 43_201, 10**400, "inf", "nan", "1e999")
+    ),
     ({"metadata": [1]}, "metadata is not a JSON object"),
     ({"metadata": "x"}, "metadata is not JSON"),
     ({"urls": "https://example.com/"}, "urls is a list"),

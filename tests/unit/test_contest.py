@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from bench import policies
 from pipeline.scheduling import contest
-from pipeline.scheduling.cases import CASES, Asked
+from pipeline.scheduling.cases import CASES, Asked, Case
 from pipeline.scheduling.policies import Policy
+from pipeline.scheduling.scenario import Rule
 
 FIGURES = {"p25_s", "p50_s", "p90_s", "p99_s", "max_s", "mean_slowdown"}
 
@@ -24,7 +26,7 @@ def asked(*words: str) -> argparse.Namespace:
 def test_every_workload_is_served_to_the_last_job_under_every_entry(workload: str) -> None:
     case = CASES[workload](1, Asked(jobs=40, load=0.2))
     entries = [contest.parse_entry(e) for e in ("file-fcfs", "fcfs", "hrrn(2.5)@60", "sjf")]
-    for run in (each[0] for each in contest.play(entries, [case]).values()):
+    for run in (contest.play(entry, case) for entry in entries):
         assert len(run.outcomes) == len(case.arrivals)
         assert all(o.arrived_s <= o.started_s < o.ended_s for o in run.outcomes)
 
@@ -108,6 +110,25 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(
     said: Any = capsys.readouterr()
     assert said.out == ""
     assert said.err.strip().endswith(".")
+
+
+def test_a_rule_of_the_backlog_takes_part_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(case: Case) -> Rule:
+        return lambda now_ms, view: Policy("sjf" if view.waiting > view.slots else "fcfs")
+
+    monkeypatch.setitem(contest.RULES, "busy", busy)
+    report = policies.measured(asked("--policies", "busy,sjf", "--jobs", "300", "--seeds", "2"))
+    assert report["policies"]["busy"]["change_p50"] < -0.2
+    assert contest.parse_entry("busy@5").max_wait_s == 5.0
+
+
+@pytest.mark.parametrize("entry", ["hrrn(2.5)", "hrrn(2.5)@60"])
+def test_a_short_call_does_not_wait_for_a_bulk_of_2500(entry: str) -> None:
+    case = CASES["bulk"](0, Asked())
+    outcomes = contest.play(contest.parse_entry(entry), case).outcomes
+    trickle = [o.response_s for o in outcomes if o.job_id.startswith("trickle/")]
+    assert len(outcomes) - len(trickle) == 2500
+    assert statistics.median(trickle) <= 10.0
 
 
 @pytest.mark.parametrize(("share", "p50", "p90"), [("0.25", -0.60, 0.05), ("1.0", -0.45, 0.13)])

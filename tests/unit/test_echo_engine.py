@@ -29,18 +29,27 @@ def test_the_echo_tells_length_and_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slowdown", "expected_s"),
+    ("slowdown", "expected_s", "busy_s"),
     # Two windows of 0.1 + 1 * 0.1 s. Alone 0.2 s; the second beside another takes twice that.
-    [(0.0, [0.2, 0.2]), (1.0, [0.2, 0.4])],
+    # Of the time in which both are in service each is charged half.
+    [(0.0, [0.2, 0.2], [0.1, 0.1]), (1.0, [0.2, 0.4], [0.1, 0.3])],
 )
-def test_service_time_is_what_was_asked_for(slowdown: float, expected_s: list[float]) -> None:
-    async def story() -> list[float]:
+def test_service_time_is_what_was_asked_for(
+    slowdown: float, expected_s: list[float], busy_s: list[float]
+) -> None:
+    async def timed(engine: EchoEngine) -> tuple[float, float]:
+        began_s = asyncio.get_running_loop().time()
+        heard = await hear(engine, SECOND)
+        return asyncio.get_running_loop().time() - began_s, heard.busy_s
+
+    async def story() -> list[tuple[float, float]]:
         engine = EchoEngine(slots=2, fixed_s=0.1, per_second_s=0.1, slowdown=slowdown)
         await engine.start()
-        heard = await asyncio.gather(*(hear(engine, SECOND) for _ in range(2)))
-        return [h.busy_s for h in heard]
+        return await asyncio.gather(*(timed(engine) for _ in range(2)))
 
-    assert asyncio.run(story()) == pytest.approx(expected_s, abs=0.08)
+    took = asyncio.run(story())
+    assert [elapsed_s for elapsed_s, _ in took] == pytest.approx(expected_s, abs=0.08)
+    assert [share_s for _, share_s in took] == pytest.approx(busy_s, abs=0.08)
 
 
 def test_it_refuses_as_many_windows_as_it_was_told() -> None:

@@ -23,11 +23,11 @@ def manifest(folder: Path, text: str | bytes, files: tuple[str, ...] = ("a.wav",
 
 def test_each_row_is_a_recording_with_what_is_asked_of_it(tmp_path: Path) -> None:
     text = (
-        "file,language,speakers,task,agent,note\n"
-        'a.wav,es,"agent, customer",translate,7,"said ""hi"",\ntwice"\n'
-        "sub/c.wav,,,,,\n"
+        "file,language,speakers,task,duration_hint_s,agent,note\n"
+        'a.wav,es,"agent, customer",translate,31.5,7,"said ""hi"",\ntwice"\n'
+        "sub/c.wav,,,,,,\n"
         "\n"
-        "https://calls.example/x/y.wav?k=v,auto,,,8,\n"
+        "https://calls.example/x/y.wav?k=v,auto,,,,8,\n"
     )
     found, lost = read_manifest(manifest(tmp_path, text, ("a.wav", "sub/c.wav")))
 
@@ -36,7 +36,9 @@ def test_each_row_is_a_recording_with_what_is_asked_of_it(tmp_path: Path) -> Non
     first, second, third = (one.asked for one in found)
     assert (first.language, first.speakers, first.task) == ("es", "agent,customer", "translate")
     assert first.metadata == {"agent": "7", "note": 'said "hi",\ntwice'}
-    assert (second.language, second.metadata) == (None, {})
+    assert (first.duration_hint_s, first.fields("b")["duration_hint_s"]) == (31.5, "31.5")
+    assert (second.language, second.metadata, second.duration_hint_s) == (None, {}, None)
+    assert "duration_hint_s" not in second.fields("b")
     assert (third.language, found[2].path) == ("auto", None)
 
 
@@ -140,6 +142,12 @@ def test_the_way_to_a_file_is_its_name_only_below_the_table(tmp_path: Path) -> N
 def test_what_cannot_be_asked_is_refused(words: tuple[str, str, str]) -> None:
     with pytest.raises(BadRequest):
         read_asked(*words, {})
+
+
+@pytest.mark.parametrize("hint", ["soon", "0", "-3", "inf", "nan", "1:30"])
+def test_a_length_that_is_none_is_refused(hint: str) -> None:
+    with pytest.raises(BadRequest, match="duration_hint_s"):
+        read_asked(None, None, None, {}, hint)
 
 
 @pytest.mark.parametrize("pair", ["agent", "=7", ""])

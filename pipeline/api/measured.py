@@ -1,0 +1,123 @@
+"""GET /metrics: how things stand, for Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from sqlalchemy import Connection
+
+from pipeline.api.described import problems
+from pipeline.api.given import GivenParts
+from pipeline.errors import PartDown
+from pipeline.metrics import CONTENT_TYPE, Samples, as_text, quantiles
+from pipeline.parts import Parts
+from pipeline.scheduling.learning import r2
+from pipeline.scheduling.policies import parse_policy
+from pipeline.store import measures, policies, work
+from pipeline.store.session import clock_ms, transaction
+
+router = APIRouter(tags=["health"])
+
+NEWEST = 500
+"""Jobs that ratios are over: enough for a tenth and a ninetieth percentile."""
+
+COUNTED = 100_000
+"""Jobs that are counted one by one, at most."""
+
+UNPROBED = "probe"
+"""As a stage: nobody has looked at the recording yet."""
+
+FIRST_COME = parse_policy("fcfs")
+
+EXAMPLE = """\
+# HELP fairscribe_jobs_waiting Jobs that wait (jobs)
+# TYPE fairscribe_jobs_waiting gauge
+fairscribe_jobs_waiting{stage="transcribe"} 41.0
+"""
+
+Found = dict[str, Samples]
+
+
+@router.get(
+    "/metrics",
+    summary="Read metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Every metric, in Prometheus' text format",
+            "content": {"text/plain": {"schema": {"type": "string"}, "example": EXAMPLE}},
+        },
+        **problems(PartDown),
+    },
+)
+def read_metrics(parts: GivenParts) -> Response:
+    """How many wait and how long, how well work is foretold, and what lengths were worth, in
+    Prometheus' text format.
+    """
+    with transaction(parts.store) as c:
+        found = _work(c) | _lengths(c)
+        now_ms = clock_ms(c)
+        decided = policies.newest_policy(c) or parts.settings.start_policy
+        unprobed = measures.unprobed(c, COUNTED)
+    found |= _lines(parts, unprobed, now_ms, str(decided))
+    return Response(as_text(found), media_type=CONTENT_TYPE)
+
+
+def _lines(parts: Parts, unprobed: tuple[int, int | None], now_ms: int, decided: str) -> Found:
+    """Who waits, who is in work, since when, by which rule."""
+    waiting, first_ms = unprobed
+    counts = {UNPROBED: (waiting, 0)}
+    oldest = {UNPROBED: first_ms}
+    for name, queue in parts.queues.items():
+        counts[name] = queue.counts()
+        head = queue.order.head(1, FIRST_COME, now_ms)
+        oldest[name] = head[0].arrival_ms if head else None
+        decided = str(queue.policy() or decided)
+    return {
+        "jobs_waiting": {(name,): waits for name, (waits, _) in counts.items()},
+        "jobs_working": {(name,): works for name, (_, works) in counts.items() if name != UNPROBED},
+        # a clock set back, or an arrival a tenant's clock put ahead, is no negative wait
+        "oldest_wait_seconds": {
+            (name,): max(0, now_ms - ms) / 1000 if ms is not None else 0.0
+            for name, ms in oldest.items()
+        },
+        "policy": {(decided,): 1},
+    }
+
+
+def _work(c: Connection) -> Found:
+    """How well work was foretold, and how it is foretold now, by engine model."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+
+    def tell(metric: str, value: float, *labels: str) -> None:
+        found.setdefault(metric, {})[labels] = value
+
+    for model in work.models_that_worked(c):
+        done = [d for d in work.newest_done(c, model, NEWEST) if d.busy_s > 0]
+        tell("work_jobs", len(done), model)
+        ratios = quantiles([d.predicted_s / d.busy_s for d in done], (model,))
+        found.setdefault("work_predicted_ratio", {}).update(ratios)
+        explained = r2([d.busy_s for d in done], [d.predicted_s for d in done])
+        if explained is not None:
+            tell("work_r2", explained, model)
+        learned = work.newest_model(c, model)
+        if learned is not None:
+            tell("work_job_seconds", learned.job_s, model)
+            tell("work_window_seconds", learned.window_s, model)
+            tell("work_token_seconds", learned.token_s, model)
+            for language, tokens in learned.kappa.items():
+                tell("work_tokens_per_speech_second", tokens, model, language)
+    return dict(found)
+
+
+def _lengths(c: Connection) -> Found:
+    """What was said of lengths, against what decoding found."""
+    newest = measures.newest_lengths(c, NEWEST)
+    probed = [one.probed_s / one.decoded_s for one in newest if one.probed_s is not None]
+    hinted = [one.hinted_s / one.decoded_s for one in newest if one.hinted_s is not None]
+    speech = [one.speech_s / one.decoded_s for one in newest if one.speech_s is not None]
+    return {
+        "length_jobs": {(): len(newest)},
+        "length_probed_ratio": quantiles(probed),
+        "length_hint_ratio": quantiles(hinted),
+        "length_speech_ratio": quantiles(speech),
+    }

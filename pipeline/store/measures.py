@@ -1,0 +1,45 @@
+"""What metrics ask about jobs. Every question reads a bounded number of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from pipeline.job import State
+from pipeline.store.tables import jobs
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """What was said and found of the length of one completed recording, seconds."""
+
+    decoded_s: float
+    """More than 0."""
+    probed_s: float | None
+    hinted_s: float | None
+    speech_s: float | None
+
+
+def newest_lengths(c: Connection, limit: int) -> list[Lengths]:
+    """Of the newest completed jobs, by arrival."""
+    rows = c.execute(
+        select(jobs.c.duration_s, jobs.c.probed_s, jobs.c.duration_hint_s, jobs.c.speech_s)
+        .where(jobs.c.state == State.COMPLETED.value)
+        .order_by(jobs.c.id.desc())
+        .limit(limit)
+    )
+    return [
+        Lengths(row.duration_s, row.probed_s, row.duration_hint_s, row.speech_s)
+        for row in rows
+        if row.duration_s
+    ]
+
+
+def unprobed(c: Connection, limit: int) -> tuple[int, int | None]:
+    """(jobs nobody has looked at, `limit` at most; arrival of the first, ms of Postgres time)."""
+    here = select(jobs.c.id, jobs.c.arrival_ms).where(jobs.c.state == State.RECEIVED.value)
+    some = here.limit(limit).subquery()
+    count = c.execute(select(func.count()).select_from(some)).scalar_one()
+    first = c.execute(here.order_by(jobs.c.id).limit(1)).first()
+    return count, first.arrival_ms if first else None
