@@ -190,6 +190,10 @@ def _print(report: Mapping[str, Any]) -> None:
             print_answer(each)
         return
     print_answer(report)
+    if report.get("engine") in ("echo", "vllm"):
+        from bench.reckoned import lines_beside
+
+        print(*lines_beside(report), sep="\n")
     for name, row in report.get("published", {}).items():
         said = ", ".join(f"{figure[7:].upper()} {part:+.1%}" for figure, part in row.items())
         print(f"published for {name}: {said}")

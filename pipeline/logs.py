@@ -9,8 +9,10 @@ from typing import Any
 import structlog
 
 
-def configure(part: str, level: int = logging.INFO) -> None:
-    """Set up logging of this process; every line names `part`. Safe to call twice."""
+def configure(part: str, level: str = "info") -> None:
+    """Set up logging of this process from `level` on (debug, info, warning); every line names
+    `part`. Safe to call twice.
+    """
     shared: list[Any] = [
         lambda _, __, event: {"part": part, **event},  # a contextvar would not reach threads
         structlog.stdlib.add_log_level,
@@ -19,7 +21,7 @@ def configure(part: str, level: int = logging.INFO) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer()],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         # not the stream of this moment: a test or a daemon may replace sys.stderr later
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,

@@ -180,6 +180,11 @@ class Settings(BaseModel):
         description="Speech surveyed ahead of the engine; beyond it only recordings that go "
         "first are surveyed (unit: hours of speech)",
     )
+    log_level: Literal["debug", "info", "warning"] = Field(
+        "info",
+        description="Least important lines a part writes to its log; `debug`: also one for each "
+        "window heard, with its times (unit: name)",
+    )
     max_upload_mb: float = Field(
         2048.0, gt=0, le=1e6, description="Largest file accepted (unit: megabytes of 10^6 bytes)"
     )

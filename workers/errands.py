@@ -202,7 +202,7 @@ class BeatStep(bootsteps.StartStopStep):
 
 @worker_ready.connect
 def _begin(**_: Any) -> None:
-    configure("errands")
+    configure("errands", parts().settings.log_level)
     _caretaker().start()
     say_ready()
 

@@ -150,6 +150,10 @@ class PullLoop:
         during the claim would else go to a job in hand while a better one waits. A claim that takes
         long goes on in the background, one at a time, and holds up nothing.
         """
+        # a claim made ahead took who was first then, and no more than were wanted ready: it says
+        # nothing of who came since, nor of a second slot
+        if self._free_slots() and self._claim_under_way() and not await self._claimed():
+            return self._work.slots
         free, floor, sure = self._free_slots(), None, self._work.slots
         if free and not self._claim_under_way() and self._may_claim():
             able = self._turns.by_rank(self._held())
@@ -160,13 +164,17 @@ class PullLoop:
                 floor, windows, sure = Floor(place.bucket, place.arrival_ms), free, units
             taking = self._take(windows, floor, self._turns.promotion(able))
             self._claiming = self._hands.spawn(taking)
-        if free and self._claiming is not None:
-            await asyncio.wait({self._claiming}, timeout=CLAIM_PATIENCE_S)
-            if not self._claiming.done():
+            if not await self._claimed():
                 return self._work.slots
             if self._took and floor is not None:
                 return free
         return sure
+
+    async def _claimed(self) -> bool:
+        """Whether the claim under way ends before patience does."""
+        assert self._claiming is not None
+        await asyncio.wait({self._claiming}, timeout=CLAIM_PATIENCE_S)
+        return self._claiming.done()
 
     def _look_ahead(self) -> None:
         """Have the units that come next made ready, and jobs taken for more of them."""

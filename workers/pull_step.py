@@ -53,7 +53,7 @@ class PullStep(bootsteps.StartStopStep):
         settings = read_settings()
         parts = open_parts(settings)
         work = self.work(parts)
-        configure(work.stage.name)
+        configure(work.stage.name, settings.log_level)
         self._drain_s = settings.drain_s
         self._puller = Puller(parent.app, parent.hostname, work, parts)
         self._puller.start()

@@ -6,13 +6,16 @@ Windows of several jobs share the engine's slots.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from pipeline.engine import SpeechEngine
 from pipeline.job import TRANSCRIBE, Ticket
+from pipeline.logs import log
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.scheduling.work import predicted_work_s
@@ -58,6 +61,7 @@ class TranscribeWork:
         self.occupied = Occupied()
         self._saver = Saver(parts.store, lambda job_id: self.on_lost(job_id))
         self._ready: dict[tuple[OpenJob, int], asyncio.Task[Any]] = {}
+        self._turns = itertools.count()
 
     async def start(self) -> None:
         """Load the weights."""
@@ -113,13 +117,24 @@ class TranscribeWork:
 
     async def run(self, opened: OpenJob, unit: int) -> None:
         """Hear one window, or the language; what was heard is saved beside."""
+        turn, given_s = next(self._turns), time.time()
         self.prepare(opened, unit)
         ready = await self._ready.pop((opened, unit))
+        began_s = time.time()
         with self.occupied.one_more():
             if unit == LANGUAGE:
                 language = await detect_language(self._engine, ready, opened)
             else:
                 opened.heard[unit] = await hear(self._engine, ready)
+        log().debug(
+            "window_heard",
+            job_id=opened.ticket.job_id,
+            unit=unit,
+            turn=turn,  # slots are given in this order, whichever window is ready first
+            given_s=given_s,
+            began_s=began_s,
+            ended_s=time.time(),
+        )
         if unit == LANGUAGE:
             await asyncio.to_thread(keep_language, self._parts.store, opened, language)
         else:

@@ -42,8 +42,9 @@ def create() -> FastAPI:
 
 @asynccontextmanager
 async def _with_parts(app: FastAPI) -> AsyncIterator[None]:
-    configure("api")
-    app.state.parts = open_parts(read_settings())
+    settings = read_settings()
+    configure("api", settings.log_level)
+    app.state.parts = open_parts(settings)
     try:
         yield
     finally:
