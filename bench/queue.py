@@ -3,9 +3,9 @@
     fairscribe bench queue --waiting 100000 --json
 
 A Valkey of its own is filled with calls (lognormal, median 3.5 minutes, 5 s to 2 h; ids of 36
-characters) and then used as workers use it, under hrrn(1.5), while as many wait as before. What is
-told is the server's own account, `SLOWLOG` of every call: the time a script had the server for
-itself, without the network.
+characters) and then used as workers use it, in the default order, while as many wait as before.
+What is told is the server's own account, `SLOWLOG` of every call: the time a script had the server
+for itself, without the network.
 
     server_us      enqueue, claim, complete: one job a call; claim16: a claim of 16, over 16; of
                    the median call, as on a shared machine the mean would tell of others too
@@ -38,7 +38,7 @@ from tests.servers import throwaway_home
 from workers.state_folder import StateFolder
 from workers.valkey import Valkey
 
-POLICY = "hrrn(1.5)"
+POLICY = "hrrn(2.5,300)"
 CALLS = 2000
 """Calls of each kind whose median is told."""
 WORST = 20

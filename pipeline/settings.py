@@ -138,7 +138,7 @@ class Settings(BaseModel):
         0.01, ge=0, description="Echo engine: more time a second of speech (unit: seconds)"
     )
     policy: str = Field(
-        "hrrn(1.5)",
+        "hrrn(2.5,300)",
         description="Order of work until changed at run time: fcfs, sjf, hrrn(g), aged(beta), or "
         "auto, which moves g with the backlog (unit: policy)",
     )

@@ -83,7 +83,7 @@ class StageRatios(BaseModel):
 class QueueView(BaseModel):
     """The queue now."""
 
-    policy: str = Field(description="In force now", examples=["hrrn(1.5)"])
+    policy: str = Field(description="In force now", examples=["hrrn(2.5,300)"])
     mode: Literal["fixed", "auto", "trial"] = Field(
         description="Who decides it", examples=["fixed"]
     )
@@ -107,7 +107,7 @@ class PolicyChange(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     policy: Annotated[str, Field(max_length=100)] = Field(
-        description="fcfs, sjf, hrrn(g), aged(beta) or auto", examples=["hrrn(1.5)"]
+        description="fcfs, sjf, hrrn(g), aged(beta) or auto", examples=["hrrn(2.5,300)"]
     )
     reason: Annotated[str, Field(max_length=1000)] = Field(
         "by hand", description="Kept with the change", examples=["long calls wait too long"]
@@ -118,7 +118,7 @@ class PolicyView(BaseModel):
     """The order of work."""
 
     policy: str = Field(description="As last asked for", examples=["auto"])
-    in_force: str = Field(description="What claims go by now", examples=["hrrn(1.5)"])
+    in_force: str = Field(description="What claims go by now", examples=["hrrn(2.5,300)"])
     mode: Literal["fixed", "auto", "trial"] = Field(
         description="Who decides: a person or the setting, the backlog, a trial", examples=["auto"]
     )
@@ -179,7 +179,7 @@ class TrialView(BaseModel):
     state: Literal["running", "kept", "returned", "stopped"] = Field(
         description="Under way; B stays; A came back; somebody ended it", examples=["running"]
     )
-    policy_a: str = Field(description="In force before", examples=["hrrn(1.5)"])
+    policy_a: str = Field(description="In force before", examples=["hrrn(2.5,300)"])
     policy_b: str = Field(description="On trial", examples=["hrrn(3)"])
     block_s: float = Field(examples=[600.0])
     blocks: int = Field(examples=[12])

@@ -282,7 +282,7 @@ def test_a_job_reads_exactly_the_fields_of_the_contract(api: TestClient, parts: 
         *("probed_s", "probed_source"),
         *("attempts", "created_at", "started_at", "first_text_at", "completed_at", "wait_s"),
         *("run_s", "error", "degraded", "no_speech", "metadata", "task", "speakers"),
-        *("language_detected", "source_url", "task_url"),
+        *("language_detected", "source_url", "task_url", "deadline", "wait_budget_s"),
     }
     assert (read["status"], read["stage"], read["progress"]) == ("completed", "completed", 1.0)
     assert (read["duration_s"], read["duration_source"]) == (4.0, "decode")
@@ -556,7 +556,7 @@ def test_the_queue_tells_why_each_stands_there_and_when_it_is_done(
     assert head[1]["eta_s"] == pytest.approx(api.get(f"/v1/jobs/{second}").json()["eta_s"], rel=0.1)
     assert view["all_done_s"] > 0
     assert re.fullmatch(
-        r"waited \S+ s for 1.174 s of work: \S+/1.174\^1.5 = \S+, the highest", head[0]["why"]
+        r"waited \S+ s for 1.174 s of work: \S+/1.174\^2.5 = \S+, the highest", head[0]["why"]
     )
     assert head[1]["why"].endswith("number 2 from the highest")
     (held,) = view["in_hand"]
@@ -621,7 +621,12 @@ def test_what_the_index_still_holds_of_an_ended_job_is_not_shown(
 
 
 def test_a_policy_is_changed_in_postgres_and_in_every_queue(api: TestClient, parts: Parts) -> None:
-    at_first = {"policy": "hrrn(1.5)", "in_force": "hrrn(1.5)", "mode": "fixed", "reason": None}
+    at_first = {
+        "policy": "hrrn(2.5,300)",
+        "in_force": "hrrn(2.5,300)",
+        "mode": "fixed",
+        "reason": None,
+    }
     at_first["changed_at"] = None
     assert api.get("/v1/policy").json() == at_first
 
@@ -639,11 +644,11 @@ def test_auto_keeps_what_is_in_force_until_it_moves_and_a_policy_ends_it(
     api: TestClient, parts: Parts
 ) -> None:
     asked = api.put("/v1/policy", json={"policy": " Auto ", "reason": "try it"}).json()
-    assert (asked["policy"], asked["in_force"], asked["mode"]) == ("auto", "hrrn(1.5)", "auto")
+    assert (asked["policy"], asked["in_force"], asked["mode"]) == ("auto", "hrrn(2.5,300)", "auto")
     assert api.get("/v1/policy").json() == asked
-    assert {str(queue.policy()) for queue in parts.queues.values()} == {"hrrn(1.5)"}
+    assert {str(queue.policy()) for queue in parts.queues.values()} == {"hrrn(2.5,300)"}
     view = api.get("/v1/queue").json()
-    assert (view["policy"], view["mode"]) == ("hrrn(1.5)", "auto")
+    assert (view["policy"], view["mode"]) == ("hrrn(2.5,300)", "auto")
     fixed = api.put("/v1/policy", json={"policy": "sjf"}).json()
     assert (fixed["policy"], fixed["in_force"], fixed["mode"]) == ("sjf", "sjf", "fixed")
 
@@ -672,7 +677,7 @@ def test_a_policy_that_makes_no_sense_is_refused_and_changes_nothing(
     api: TestClient, parts: Parts, change: Any
 ) -> None:
     assert_problem(api.put("/v1/policy", json=change), 400, "bad_request")
-    assert api.get("/v1/policy").json()["policy"] == "hrrn(1.5)"
+    assert api.get("/v1/policy").json()["policy"] == "hrrn(2.5,300)"
     assert {queue.policy() for queue in parts.queues.values()} == {None}
 
 
@@ -705,10 +710,8 @@ def test_ready_says_ok_when_postgres_and_redis_answer(api: TestClient) -> None:
 def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestClient) -> None:
     described = api.get("/openapi.json").json()
     form = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["multipart/form-data"]
-    fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"} | {
-        "deadline",
-        "wait_budget_s",
-    }
+    fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"}
+    fields |= {"deadline", "wait_budget_s", "duration_hint_s"}
     assert set(form["schema"]["properties"]) == fields
     assert set(described["paths"]["/v1/jobs"]["get"]["responses"]) == {"200", "400", "500", "503"}
 

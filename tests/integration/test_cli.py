@@ -297,7 +297,7 @@ class Screen:
 
 
 def test_a_policy_is_shown_changed_and_refused(run: Run) -> None:
-    assert run("policy", "--json").json["policy"] == "hrrn(1.5)"
+    assert run("policy", "--json").json["policy"] == "hrrn(2.5,300)"
     assert run("policy", "sjf", "--reason", "short ones wait").out == "sjf\n"
     ran = run("policy", "fastest")
     assert (ran.code, ran.out) == (2, "")

@@ -41,7 +41,7 @@ def test_a_fresh_installation_has_nothing_to_tell_but_zeros(api: TestClient) -> 
     assert told["jobs_waiting", (("stage", "transcribe"),)] == 0
     assert told["oldest_wait_seconds", (("stage", "probe"),)] == 0
     assert told["length_jobs", ()] == 0
-    assert told["policy", (("policy", "hrrn(1.5)"),)] == 1
+    assert told["policy", (("policy", "hrrn(2.5,300)"),)] == 1
     assert not [name for name, _ in told if name.startswith("work_")]
 
 

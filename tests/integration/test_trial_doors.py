@@ -34,7 +34,7 @@ def test_a_trial_is_begun_read_listed_and_stopped(api: TestClient, parts: Parts)
     assert begun.status_code == 201, begun.text
     trial = begun.json()
     assert (trial["state"], trial["block"]) == ("running", 1)
-    assert (trial["policy_a"], trial["policy_b"]) == ("hrrn(1.5)", "sjf")
+    assert (trial["policy_a"], trial["policy_b"]) == ("hrrn(2.5,300)", "sjf")
     assert api.get(f"{TRIALS}/{trial['id']}").json() == trial
     assert api.get(TRIALS).json() == {"trials": [trial]}
     now = api.get("/v1/policy").json()
@@ -46,13 +46,13 @@ def test_a_trial_is_begun_read_listed_and_stopped(api: TestClient, parts: Parts)
     assert api.post(f"{TRIALS}/{trial['id']}/stop").json() == ended
     back = api.get("/v1/policy").json()
     assert (back["mode"], back["in_force"], back["reason"]) == (
-        *("fixed", "hrrn(1.5)"),
+        *("fixed", "hrrn(2.5,300)"),
         ended["reason"],
     )
-    assert in_force(parts) == {"hrrn(1.5)"}
+    assert in_force(parts) == {"hrrn(2.5,300)"}
 
 
-@pytest.mark.parametrize(("policy", "then"), [("fcfs", "fcfs"), ("auto", "hrrn(1.5)")])
+@pytest.mark.parametrize(("policy", "then"), [("fcfs", "fcfs"), ("auto", "hrrn(2.5,300)")])
 def test_a_persons_word_stops_a_trial(
     api: TestClient, parts: Parts, policy: str, then: str
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_persons_word_stops_a_trial(
     [
         {},
         {"policy": "auto"},
-        {"policy": "hrrn(1.5)"},
+        {"policy": "hrrn(2.5,300)"},
         {"policy": "sjf", "blocks": 7},
         {"policy": "sjf", "blocks": 4},
         {"policy": "sjf", "block_s": 0},
@@ -97,7 +97,7 @@ def test_a_replay_compares_with_the_policy_in_force(api: TestClient, parts: Part
     recordings(parts)
     told = api.get("/v1/policy/replay", params=asked).json()
     assert (told["jobs"], told["slots"], told["speed"]) == (60, 4, 1.0)
-    assert (told["a"]["policy"], told["b"]["policy"]) == ("hrrn(1.5)", "sjf")
+    assert (told["a"]["policy"], told["b"]["policy"]) == ("hrrn(2.5,300)", "sjf")
     assert told["a"]["p50_s"] <= told["a"]["p95_s"] <= told["a"]["p99_s"] <= told["a"]["max_s"]
     odd = api.get("/v1/policy/replay", params={"policy": "auto"})
     assert_problem(odd, 400, "bad_request")
@@ -110,18 +110,18 @@ def test_a_policy_is_tried_from_the_shell(run: Run, parts: Parts) -> None:
     recordings(parts)
     foretold = run("policy", "trial", "sjf", "--replay-only")
     assert "Foretold by 60 recordings" in foretold.out
-    assert run("policy").out == "hrrn(1.5)\n"
+    assert run("policy").out == "hrrn(2.5,300)\n"
 
     begun = run("policy", "trial", "sjf", "--block-min", "5", "--blocks", "6")
-    assert "sjf against hrrn(1.5), running, block 1 of 6, 5:00 each" in begun.out
-    assert run("policy").out in ("sjf, on trial\n", "hrrn(1.5), on trial\n")
+    assert "sjf against hrrn(2.5,300), running, block 1 of 6, 5:00 each" in begun.out
+    assert run("policy").out in ("sjf, on trial\n", "hrrn(2.5,300), on trial\n")
     assert "(on trial)" in run("queue", "--once").out
     status = run("policy", "trial", "--status", "--json").json
     assert (status["state"], status["keep_better"]) == ("running", False)
     again = run("policy", "trial", "fcfs")
     assert (again.code, "Another trial" in again.err) == (1, True)
 
-    assert "Back to hrrn(1.5)." in run("policy", "trial", "--stop").out
+    assert "Back to hrrn(2.5,300)." in run("policy", "trial", "--stop").out
     assert run("policy", "--json").json["mode"] == "fixed"
 
 

@@ -84,8 +84,8 @@ def shorts(speech: sounds.Samples, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def long_job(up: House, twenty_minutes: Path) -> str:
-    """The 20-minute call, in the worker's hands under hrrn(1.5)."""
-    up.cli("policy", "hrrn(1.5)")
+    """The 20-minute call, in the worker's hands under hrrn(2.5,300)."""
+    up.cli("policy", "hrrn(2.5,300)")
     return submitted_and_running(up, twenty_minutes, "long")
 
 
@@ -149,7 +149,7 @@ def test_short_recordings_pass_a_20_minute_one_that_came_first(
     assert long["status"] in ("processing", "queued"), "the long one ended before the short ones"
     figures(
         "shorts_pass_the_long_one",
-        policy="hrrn(1.5)",
+        policy="hrrn(2.5,300)",
         **times(jobs),
         long_done_meanwhile=round(long["progress"], 2),
     )
@@ -240,7 +240,7 @@ def test_policies_side_by_side_a_20_minute_recording_first_and_ten_short_ones_af
     up: House, twenty_minutes: Path, shorts: list[Path]
 ) -> None:
     raced = {}
-    for policy in ("fcfs", "sjf", "hrrn(1.5)"):
+    for policy in ("fcfs", "sjf", "hrrn(2.5,300)"):
         up.cli("policy", policy)
         batch = f"race-{policy}"
         long_id = submitted_and_running(up, twenty_minutes, batch)
@@ -258,7 +258,7 @@ def test_policies_side_by_side_a_20_minute_recording_first_and_ten_short_ones_af
     figures("policies", **raced)
     # in order of arrival a short one gets a slot once the long one has no window left to start
     assert raced["fcfs"]["long_heard_at_first"] >= len(up.windows(long_id)) - SLOTS
-    for policy in ("sjf", "hrrn(1.5)"):
+    for policy in ("sjf", "hrrn(2.5,300)"):
         assert raced[policy]["before_the_long_one"] == SHORTS
         assert raced[policy]["long_heard_at_last"] < len(up.windows(long_id)) / 2
         assert raced[policy]["last_s"] < raced["fcfs"]["first_s"]
