@@ -25,6 +25,7 @@ from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
 from pipeline.steps.fetch import ask_for_next, fetch, give_way
+from pipeline.steps.forecast.calibrate import ROUND_S, calibrate
 from pipeline.steps.probe import probe
 from pipeline.steps.ratio import write_ratios
 from pipeline.steps.tidy import tidy
@@ -38,6 +39,7 @@ SWEEP = "fairscribe.sweep"
 SWEEP_EVERY_S = 10.0
 RATIO = "fairscribe.ratio"
 RATIO_EVERY_S = 5.0
+CALIBRATE = "fairscribe.calibrate"
 TIDY = "fairscribe.tidy"
 TIDY_EVERY_S = 600.0
 LOST_AFTER_S = 30.0
@@ -54,6 +56,7 @@ _stopping = threading.Event()
 app.conf.beat_schedule = {
     SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
     RATIO: {"task": RATIO, "schedule": RATIO_EVERY_S, "options": {"expires": RATIO_EVERY_S}},
+    CALIBRATE: {"task": CALIBRATE, "schedule": ROUND_S, "options": {"expires": ROUND_S}},
     TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
 }
 
@@ -128,6 +131,13 @@ def write_up_ratios() -> None:
     here = parts()
     with contextlib.suppress(PartDown):
         write_ratios(here.store, here.queues, here.settings.start_policy)
+
+
+@app.task(name=CALIBRATE, send_events=False)
+def calibrate_forecasts() -> None:
+    """Compare what was foretold with what came; when a part is down, the next beat will."""
+    with contextlib.suppress(PartDown):
+        calibrate(parts())
 
 
 @app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)

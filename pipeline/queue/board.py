@@ -6,6 +6,7 @@ No claim depends on any of it. Everything here grows old and vanishes when its w
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,14 +53,18 @@ class Board:
 
     def __init__(self, client: redis.Redis, queue: str) -> None:
         self._redis = client
-        self._speed = keys.speed(queue)
+        self._speed, self._speed_known = keys.speed(queue), keys.speed_known(queue)
         self._ratio, self._as_of = keys.ratio(queue), keys.ratio_as_of(queue)
 
     def report_speed(self, worker: str, speed: float | None, slots: int) -> None:
         """Say how fast `worker` is; replaces what it said before."""
         with redis_errors():
             entry = {"speed": speed, "slots": slots, "at_ms": self._now_ms()}
-            self._redis.hset(self._speed, worker, json.dumps(entry))
+            pipe = self._redis.pipeline(transaction=False)
+            pipe.hset(self._speed, worker, json.dumps(entry))
+            if speed is not None:
+                pipe.set(self._speed_known, repr(speed / max(1, slots)))
+            pipe.execute()
 
     def forget_speed(self, worker: str) -> None:
         """The worker has stopped: do not count on it any longer."""
@@ -80,6 +85,18 @@ class Board:
             if gone:
                 self._redis.hdel(self._speed, *gone)
         return live
+
+    def slot_speed_known(self) -> float | None:
+        """The speed of one slot as any worker last reported it, also one that is gone; None when
+        none ever has since Redis was emptied.
+        """
+        with redis_errors():
+            found = self._redis.get(self._speed_known)
+        try:
+            speed = float(found) if found is not None else 0.0
+        except ValueError:
+            return None
+        return speed if 0.0 < speed < math.inf else None
 
     def write_ratios(self, ratios: Mapping[str, float], as_of_ms: int) -> None:
         """Replace all ratios {job id: 1 + W/S} at once."""

@@ -44,6 +44,11 @@ def speed(queue: str) -> str:
     return f"{{fairscribe:{queue}}}:speed"
 
 
+def speed_known(queue: str) -> str:
+    """STRING: the speed of one slot as last reported, for the time after a start. Never expires."""
+    return f"{{fairscribe:{queue}}}:speed_known"
+
+
 def ratio(queue: str) -> str:
     """ZSET: id of a waiting job -> its response ratio 1 + W/S. Written by beat, for people only."""
     return f"{{fairscribe:{queue}}}:ratio"

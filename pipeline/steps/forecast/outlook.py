@@ -1,15 +1,15 @@
-"""How both lines stand at one moment, and what follows from it for a job."""
+"""How both lines stand at one moment, and what follows from it for a job. Asks nobody."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
-from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage
+from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
 from pipeline.queue.board import WorkerSpeed
 from pipeline.queue.order import Ahead
-from pipeline.queue.redis_queue import RedisQueue
+from pipeline.scheduling.calibration import Calibration
 from pipeline.scheduling.forecast import (
     NOTHING,
     Capacity,
@@ -22,6 +22,7 @@ from pipeline.scheduling.forecast import (
     with_overtaking,
 )
 from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs
+from pipeline.scheduling.sketch import Marks, Sketch
 from pipeline.scheduling.work import (
     bucket_of,
     bucket_survey_s,
@@ -52,71 +53,97 @@ WorkAt = Callable[[int], float]
 
 
 @dataclass(frozen=True)
+class Times:
+    """When something will be done, in seconds from now."""
+
+    p50_s: float
+    """As likely sooner as later."""
+    p90_s: float
+    """Nine times in ten it is done by then."""
+
+
+@dataclass(frozen=True)
 class Forecast:
     """What can be said of a job that has not ended."""
 
     position: int | None
     """In the queue of its stage, from 1; None when it does not wait."""
-    eta_s: float | None
-    """Seconds until its end; None while nobody knows how fast it goes."""
+    times: Times | None
+    """None while nobody knows how fast it goes."""
+
+
+UNKNOWN = Forecast(None, None)
 
 
 @dataclass(frozen=True)
 class Outlook:
     """Both lines at one moment."""
 
-    queues: Mapping[str, RedisQueue]
     language: str
     now_ms: int
-    asked: Standing | None
-    """The job asked for, if it is live."""
+    """Postgres time."""
     in_hand: Sequence[Standing]
     policies: Mapping[str, Policy]
-    """By stage name, as the next two."""
+    """By stage name, as the next three."""
     speeds: Mapping[str, Sequence[WorkerSpeed]]
+    slot_speeds: Mapping[str, float | None]
+    """Of one slot, as last known: stands in for a worker that has not measured its own yet."""
+    lines: Mapping[str, Sketch]
+    """Who waits."""
     slices: Sequence[Mapping[int, int]]
     """Jobs that came, by bucket, the newest slice of SLICE_S first."""
-    _answers: dict[tuple[str, Waiting, int], Ahead] = field(default_factory=dict)
-    """What was asked of a queue before."""
+    calibration: Calibration
 
     # -- forecasts --------------------------------------------------------------------------
 
-    def job(self, standing: Standing) -> Forecast:
-        """Position and ETA of a live job."""
-        stage = next(s for s in STAGES if standing.state in (s.waiting, s.working))
-        if standing.state is stage.working:
-            return Forecast(None, self._in_hand_eta_s(stage, standing))
-        ahead = self._ahead(stage, standing.place, self.now_ms)
-        own = self._left(standing) if stage is TRANSCRIBE else self.unplanned(standing.place)
-        eta_s = self.waiting_eta_s(stage, standing.place, own)
-        return Forecast(ahead.position, eta_s)
+    def times(self, standing: Standing, ahead: Ahead | None = None) -> Times | None:
+        """When a live job will be done; None while nobody can say.
 
-    def waiting_eta_s(
+        `ahead`: who waits before it in its own line, where that was just asked.
+        """
+        raw_s = self.raw_s(standing, ahead)
+        return None if raw_s is None else self.calibrated(standing.state, raw_s)
+
+    def calibrated(self, state: State, raw_s: float) -> Times:
+        """What queue arithmetic found for a job in `state`, as far as it can be trusted."""
+        return Times(*self.calibration.told(state.value, raw_s))
+
+    def raw_s(self, standing: Standing, ahead: Ahead | None = None) -> float | None:
+        """Seconds until a live job's end by queue arithmetic alone; see `times`."""
+        stage = stage_of(standing.state)
+        if standing.state is stage.working:
+            return self._in_hand_s(stage, standing)
+        own = self._left(standing) if stage is TRANSCRIBE else self.unplanned(standing.place)
+        return self.waiting_s(stage, standing.place, own, ahead=ahead)
+
+    def waiting_s(
         self,
         stage: Stage,
         place: Waiting,
         own: Share,
         *,
+        ahead: Ahead | None = None,
         work_now: Mapping[str, float] | None = None,
     ) -> float | None:
         """Seconds until the end of a job that waits at `stage`; `own` is its work for the engine.
 
-        `work_now`: work known to wait before it, by stage name and in that stage's measure; then
-        the queues are not asked.
+        `ahead`: see `times`. `work_now`: all work known to wait before it, by stage name and in
+        that stage's measure; then the order is not looked at.
         """
         engine = self.capacity(TRANSCRIBE)
         if engine is None:
             return None
-        ahead = self._work_before(TRANSCRIBE, place, work_now)
+        asked = {stage.name: ahead} if ahead else {}
+        before = self._work_before(TRANSCRIBE, place, work_now, asked)
         if stage is TRANSCRIBE:
-            return self._turn_s(TRANSCRIBE, engine, place, ahead) + self._service_s(engine, own)
+            return self._turn_s(TRANSCRIBE, engine, place, before) + self._service_s(engine, own)
         surveyors = self.capacity(SURVEY)
         if surveyors is None:
             return None
-        audio = self._work_before(SURVEY, place, work_now)
+        audio = self._work_before(SURVEY, place, work_now, asked)
         surveyed_s = self._turn_s(SURVEY, surveyors, place, audio)
         surveyed_s += surveyors.residence_s(bucket_survey_s(place.bucket))
-        return self._after_survey_s(engine, place, own, surveyed_s, ahead)
+        return self._after_survey_s(engine, place, own, surveyed_s, before)
 
     def _after_survey_s(
         self, engine: Capacity, place: Waiting, own: Share, surveyed_s: float, ahead: WorkAt
@@ -125,7 +152,7 @@ class Outlook:
         turn = self._turn_s(TRANSCRIBE, engine, place, ahead)
         return max(surveyed_s, turn) + self._service_s(engine, own)
 
-    def _in_hand_eta_s(self, stage: Stage, standing: Standing) -> float | None:
+    def _in_hand_s(self, stage: Stage, standing: Standing) -> float | None:
         capacity, engine = self.capacity(stage), self.capacity(TRANSCRIBE)
         if capacity is None or engine is None:
             return None
@@ -133,7 +160,7 @@ class Outlook:
         left = self._left(standing)
         waiting = 0.0
         if left.units * capacity.workers > capacity.slots:
-            waiting = self._work_before(stage, place, None)(self.now_ms)
+            waiting = self._work_before(stage, place)(self.now_ms)
         rest = rest_s(
             capacity,
             left,
@@ -147,52 +174,61 @@ class Outlook:
         )
         if stage is TRANSCRIBE:
             return rest
-        ahead = self._work_before(TRANSCRIBE, place, None)
+        ahead = self._work_before(TRANSCRIBE, place)
         return self._after_survey_s(engine, place, self.unplanned(place), rest, ahead)
 
-    def head_etas_s(self, stage: Stage, places: Sequence[Waiting]) -> list[float | None]:
-        """ETAs of the first who wait at `stage`, in their order; None beyond the first HEAD.
+    def head_times(self, stage: Stage, places: Sequence[Waiting]) -> list[Times | None]:
+        """Of the first who wait at `stage`, in their order; None beyond the first HEAD.
 
-        Like `waiting_eta_s`, but the order is looked at once, now: their turn is soon.
+        Like `waiting_s`, but the order is looked at once, now: their turn is soon.
         """
-        first = places[:HEAD]
         other = TRANSCRIBE if stage is SURVEY else SURVEY
-        beside = self.queues[other.name].order.ahead(first, self.policies[other.name], self.now_ms)
+        table = pairs(self.policies[other.name])
         before: dict[int, int] = {}
-        etas: list[float | None] = []
-        for place, ahead in zip(first, beside, strict=True):
+        found: list[Times | None] = []
+        for place in places[:HEAD]:
+            ahead = self.lines[other.name].ahead(place, table, self.now_ms)
             coming = self._outranking(SURVEY, place, self.now_ms)
-            work = sum(bucket_work_s(held.place.bucket) for held in coming)
-            work += _work(before, bucket_work_s) + _work(ahead.by_bucket, bucket_work_s)
+            work = sum(bucket_work_s(held.bucket) for held, _ in coming)
+            work += _work(before, bucket_work_s) + _work(ahead, bucket_work_s)
             known = {SURVEY.name: _work(before, bucket_survey_s), TRANSCRIBE.name: work}
             own = self.unplanned(place)
-            etas.append(self.waiting_eta_s(stage, place, own, work_now=known))
+            raw_s = self.waiting_s(stage, place, own, work_now=known)
+            found.append(None if raw_s is None else self.calibrated(stage.waiting, raw_s))
             before[place.bucket] = before.get(place.bucket, 0) + 1
-        return etas + [None] * (len(places) - len(first))
+        return found + [None] * (len(places) - len(found))
 
-    def all_done_s(self) -> float | None:
-        """Seconds until everything that is probed by now has ended; None when nobody can say."""
+    def all_done(self) -> Times | None:
+        """When everything that is probed by now will have ended; None when nobody can say."""
         engine, surveyors = self.capacity(TRANSCRIBE), self.capacity(SURVEY)
-        sizes = {name: queue.order.by_bucket() for name, queue in self.queues.items()}
+        sizes = {name: line.by_bucket() for name, line in self.lines.items()}
         audio = _work(sizes[SURVEY.name], bucket_survey_s) + self._serving(SURVEY).work
         unheard = [h for h in self.in_hand if h.state is SURVEY.working]
         work = self._serving(TRANSCRIBE).work + sum(bucket_work_s(h.place.bucket) for h in unheard)
         work += sum(_work(counts, bucket_work_s) for counts in sizes.values())
         if not work:
-            return 0.0
+            return Times(0.0, 0.0)
         if engine is None or (audio and surveyors is None):
             return None
         survey_s = audio / surveyors.speed if surveyors else 0.0
-        return max(survey_s, work / engine.speed)
+        last = SURVEY if survey_s > work / engine.speed else TRANSCRIBE
+        return self.calibrated(last.waiting, max(survey_s, work / engine.speed))
+
+    def joined_by(self, others: Mapping[int, Marks]) -> Outlook:
+        """With others, of whom the survey's line does not know yet, waiting in it too."""
+        line = self.lines[SURVEY.name].joined_by(others)
+        return replace(self, lines={**self.lines, SURVEY.name: line})
 
     # -- the parts of a forecast ------------------------------------------------------------
 
     def capacity(self, stage: Stage) -> Capacity | None:
-        """What the live workers of a stage do; None when none has done anything yet."""
-        live = [w for w in self.speeds[stage.name] if w.speed]
+        """What the live workers of a stage do; None when nobody knows how fast any is."""
+        slot_speed = self.slot_speeds[stage.name] or 0.0
+        speeds = [(w.speed or slot_speed * w.slots, w.slots) for w in self.speeds[stage.name]]
+        live = [(speed, slots) for speed, slots in speeds if speed]
         if not live:
             return None
-        return Capacity(sum(w.speed or 0.0 for w in live), sum(w.slots for w in live), len(live))
+        return Capacity(sum(s for s, _ in live), sum(slots for _, slots in live), len(live))
 
     def unplanned(self, place: Waiting) -> Share:
         """What a job of this size is to the engine, before its windows are known."""
@@ -208,7 +244,7 @@ class Outlook:
             serving = self._serving(stage, place, moment)
             base_s = turn_s(capacity, ahead(moment), serving)
             overtaking = partial(
-                self._inflow(stage).overtaking,
+                self._inflows[stage.name].overtaking,
                 place,
                 table,
                 self.now_ms,
@@ -221,11 +257,16 @@ class Outlook:
         return expected_s
 
     def _work_before(
-        self, stage: Stage, place: Waiting, known: Mapping[str, float] | None
+        self,
+        stage: Stage,
+        place: Waiting,
+        known: Mapping[str, float] | None = None,
+        asked: Mapping[str, Ahead] | None = None,
     ) -> WorkAt:
         """Work that waits before a place at `stage`, as a function of the moment.
 
         For the engine that is also what is not surveyed yet and outranks it: it will come first.
+        `asked`: who was found ahead of it in a line just now.
         """
         if known is not None:
             return lambda _: known[stage.name]
@@ -234,39 +275,51 @@ class Outlook:
         def work(moment: int) -> float:
             found = 0.0
             for line in lines:
-                by_bucket = self._ahead(line, place, moment).by_bucket
-                found += _work(by_bucket, WORK_OF[stage.name])
+                fresh = asked.get(line.name) if asked and moment == self.now_ms else None
+                table = pairs(self.policies[line.name])
+                ahead = (
+                    fresh.by_bucket if fresh else self.lines[line.name].ahead(place, table, moment)
+                )
+                found += _work(ahead, WORK_OF[stage.name])
             if stage is TRANSCRIBE:
                 coming = self._outranking(SURVEY, place, moment)
-                found += sum(bucket_work_s(h.place.bucket) for h in coming)
+                found += sum(bucket_work_s(held.bucket) for held, _ in coming)
             return found
 
         return work
 
-    def _ahead(self, line: Stage, place: Waiting, moment: int) -> Ahead:
-        asked = (line.name, place, moment)
-        if asked not in self._answers:
-            queue, policy = self.queues[line.name], self.policies[line.name]
-            (self._answers[asked],) = queue.order.ahead([place], policy, moment)
-        return self._answers[asked]
-
     def _service_s(self, engine: Capacity, own: Share) -> float:
         return service_s(engine, own, engine.slots - self._busy(TRANSCRIBE))
 
-    def _inflow(self, stage: Stage) -> Inflow:
-        return inflow(self.slices, SLICE_S, WORK_OF[stage.name])
+    @cached_property
+    def _inflows(self) -> dict[str, Inflow]:
+        return {name: inflow(self.slices, SLICE_S, work_of) for name, work_of in WORK_OF.items()}
 
-    def _outranking(self, stage: Stage, place: Waiting | None, moment: int) -> list[Standing]:
+    @cached_property
+    def _held(self) -> dict[str, list[tuple[Waiting, Share]]]:
+        """Jobs in hand by stage: where they would stand with what is left of them, and that."""
+        return {
+            stage.name: [
+                (self._place_left(held), self._left(held))
+                for held in self.in_hand
+                if held.state is stage.working
+            ]
+            for stage in STAGES
+        }
+
+    def _outranking(
+        self, stage: Stage, place: Waiting | None, moment: int
+    ) -> list[tuple[Waiting, Share]]:
         """Jobs in hand at `stage` that go before `place`; all of them for None."""
-        held = [h for h in self.in_hand if h.state is stage.working]
+        held = self._held[stage.name]
         if place is None:
             return held
         table = pairs(self.policies[stage.name])
         own = order_key(place, table, moment)
-        return [h for h in held if order_key(self._place_left(h), table, moment) < own]
+        return [one for one in held if order_key(one[0], table, moment) < own]
 
     def _serving(self, stage: Stage, place: Waiting | None = None, moment: int = 0) -> Share:
-        shares = [self._left(held) for held in self._outranking(stage, place, moment)]
+        shares = [share for _, share in self._outranking(stage, place, moment)]
         return Share(sum(s.work for s in shares), sum(s.units for s in shares))
 
     def _busy(self, stage: Stage) -> int:
@@ -291,5 +344,10 @@ class Outlook:
         return replace(standing.place, bucket=bucket_of(self._left(standing).work))
 
 
-def _work(by_bucket: Mapping[int, int], work_of: Callable[[int], float]) -> float:
+def stage_of(state: State) -> Stage:
+    """The stage a live job waits for or is in."""
+    return next(stage for stage in STAGES if state in (stage.waiting, stage.working))
+
+
+def _work(by_bucket: Mapping[int, float], work_of: Callable[[int], float]) -> float:
     return sum(work_of(bucket) * count for bucket, count in by_bucket.items())

@@ -1,0 +1,86 @@
+"""The outlook of a process: looked at once a second at most, however many ask."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from sqlalchemy import Engine
+
+from pipeline.queue.redis_queue import RedisQueue
+from pipeline.scheduling.calibration import Calibration
+from pipeline.settings import Settings
+from pipeline.steps.forecast.outlook import SLICE_S, SLICES, Outlook
+from pipeline.store import forecasts, load, policies
+from pipeline.store.session import clock_ms, transaction
+
+KEPT_S = 1.0
+"""So long an outlook is good for all who ask."""
+
+STALE_S = 5.0
+"""While one looks anew, the others are told by the old outlook, up to this age; then they wait."""
+
+CALIBRATION_KEPT_S = 5.0
+"""Calibration changes slowly, and reading it costs more than all else."""
+
+
+class Outlooks:
+    """Nothing is looked at before somebody asks. May be asked from any thread."""
+
+    def __init__(
+        self,
+        store: Engine,
+        queues: dict[str, RedisQueue],
+        settings: Settings,
+        kept_s: float = KEPT_S,
+    ) -> None:
+        self._store, self._queues, self._settings = store, queues, settings
+        self.kept_s = kept_s
+        self._looking = threading.Lock()
+        self._last: tuple[float, Outlook] | None = None
+        self._calibration: tuple[float, Calibration] | None = None
+
+    def now(self) -> Outlook:
+        """How things stand, as of `kept_s` ago at most. Raises `PartDown`."""
+        last = self._last
+        if last is not None and time.monotonic() - last[0] <= self.kept_s:
+            return last[1]
+        usable = last is not None and time.monotonic() - last[0] <= min(STALE_S, 5 * self.kept_s)
+        if not self._looking.acquire(blocking=not usable):
+            assert last is not None
+            return last[1]
+        try:
+            last = self._last  # somebody may have looked while this waited
+            if last is None or time.monotonic() - last[0] > self.kept_s:
+                began_s = time.monotonic()
+                last = self._last = began_s, self._look()
+            return last[1]
+        finally:
+            self._looking.release()
+
+    def _look(self) -> Outlook:
+        with transaction(self._store) as c:
+            in_hand = load.in_hand(c)
+            decided = policies.newest_policy(c) or self._settings.start_policy
+            now_ms = clock_ms(c)
+            slices = load.arrivals(c, now_ms, SLICE_S, SLICES)
+        calibration = self._calibrated()
+        queues = self._queues
+        return Outlook(
+            language=self._settings.language,
+            now_ms=now_ms,
+            in_hand=in_hand,
+            policies={name: q.policy() or decided for name, q in queues.items()},
+            speeds={name: q.board.speeds() for name, q in queues.items()},
+            slot_speeds={name: q.board.slot_speed_known() for name, q in queues.items()},
+            lines={name: q.order.sketch() for name, q in queues.items()},
+            slices=slices,
+            calibration=calibration,
+        )
+
+    def _calibrated(self) -> Calibration:
+        last = self._calibration
+        if last is None or time.monotonic() - last[0] > min(CALIBRATION_KEPT_S, 5 * self.kept_s):
+            with transaction(self._store) as c:
+                last = self._calibration = time.monotonic(), Calibration(forecasts.ratios(c))
+        return last[1]
