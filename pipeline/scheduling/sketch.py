@@ -73,7 +73,7 @@ class Sketch:
 def arrived_before(marks: Marks, moment_ms: float) -> float:
     """How many of a bucket arrived before a moment.
 
-    >>> arrived_before([(0, 1000), (10, 2000)], 1500.0), arrived_before([(0, 1000)], 1000.0)
+    >>> arrived_before([(0, 1000), (11, 2000)], 1500.0), arrived_before([(0, 1000)], 1000.0)
     (6.0, 0.0)
     """
     after = bisect_left(marks, moment_ms, key=lambda mark: mark[1])

@@ -56,12 +56,13 @@ def forecast_job(parts: Sources, job_id: str) -> Forecast:
 
     Raises `PartDown`.
     """
+    outlook = look(parts)  # it may take a moment: before the job is read, not after
     with transaction(parts.store) as c:
         found = load.standing(c, job_id)
     if found is None:
         return UNKNOWN
     standing, now_ms = found
-    outlook, stage = look(parts), stage_of(standing.state)
+    stage = stage_of(standing.state)
     if standing.state is stage.working:
         return Forecast(None, outlook.times(standing))
     policy, known = outlook.policies[stage.name], outlook.lines[stage.name].marks
@@ -77,9 +78,9 @@ def forecast_batch(parts: Sources, batch_id: str) -> Times | None:
     mean; its probe is taken to cost no time. Nobody can say while neither is known, or a stage that
     is needed has no worker. Raises `PartDown`.
     """
+    outlook = look(parts)
     with transaction(parts.store) as c:
         batch = load.rest_of_batch(c, batch_id)
-    outlook = look(parts)
     if any(one.length_s is None for one in batch.unprobed):
         return None
     coming = _coming(batch.unprobed, outlook.language)
