@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
-from pipeline.queue.board import WorkerSpeed
+from pipeline.queue.board import SlotSpeed, WorkerSpeed
 from pipeline.queue.order import Ahead
 from pipeline.scheduling.calibration import Calibration
 from pipeline.scheduling.forecast import (
@@ -42,11 +43,11 @@ LOOKS = 3
 HEAD = 20
 """Of those who go first so many get a forecast at once."""
 
-WORK_OF: dict[str, Callable[[int], float]] = {
-    SURVEY.name: bucket_survey_s,
-    TRANSCRIBE.name: bucket_work_s,
+PLAIN: dict[str, tuple[Callable[[int], float], Callable[[int], int]]] = {
+    SURVEY.name: (bucket_survey_s, lambda _: 1),
+    TRANSCRIBE.name: (bucket_work_s, bucket_windows),
 }
-"""The measure of each stage's speed, for a job of a bucket (see scheduling/forecast.py)."""
+"""Of a job of a bucket: its work in the measure of a stage, and its units there."""
 
 WorkAt = Callable[[int], float]
 """Work that waits before a job at a moment, ms of Postgres time."""
@@ -86,7 +87,7 @@ class Outlook:
     policies: Mapping[str, Policy]
     """By stage name, as the next three."""
     speeds: Mapping[str, Sequence[WorkerSpeed]]
-    slot_speeds: Mapping[str, float | None]
+    slot_speeds: Mapping[str, SlotSpeed | None]
     """Of one slot, as last known: stands in for a worker that has not measured its own yet."""
     lines: Mapping[str, Sketch]
     """Who waits."""
@@ -142,7 +143,7 @@ class Outlook:
             return None
         audio = self._work_before(SURVEY, place, work_now, asked)
         surveyed_s = self._turn_s(SURVEY, surveyors, place, audio)
-        surveyed_s += surveyors.residence_s(bucket_survey_s(place.bucket))
+        surveyed_s += surveyors.residence_s(self._work_of[SURVEY.name](place.bucket))
         return self._after_survey_s(engine, place, own, surveyed_s, before)
 
     def _after_survey_s(
@@ -183,15 +184,16 @@ class Outlook:
         Like `waiting_s`, but the order is looked at once, now: their turn is soon.
         """
         other = TRANSCRIBE if stage is SURVEY else SURVEY
+        survey_of, engine_of = self._work_of[SURVEY.name], self._work_of[TRANSCRIBE.name]
         table = pairs(self.policies[other.name])
         before: dict[int, int] = {}
         found: list[Times | None] = []
         for place in places[:HEAD]:
             ahead = self.lines[other.name].ahead(place, table, self.now_ms)
             coming = self._outranking(SURVEY, place, self.now_ms)
-            work = sum(bucket_work_s(held.bucket) for held, _ in coming)
-            work += _work(before, bucket_work_s) + _work(ahead, bucket_work_s)
-            known = {SURVEY.name: _work(before, bucket_survey_s), TRANSCRIBE.name: work}
+            work = sum(engine_of(held.bucket) for held, _ in coming)
+            work += _work(before, engine_of) + _work(ahead, engine_of)
+            known = {SURVEY.name: _work(before, survey_of), TRANSCRIBE.name: work}
             own = self.unplanned(place)
             raw_s = self.waiting_s(stage, place, own, work_now=known)
             found.append(None if raw_s is None else self.calibrated(stage.waiting, raw_s))
@@ -201,11 +203,12 @@ class Outlook:
     def all_done(self) -> Times | None:
         """When everything that is probed by now will have ended; None when nobody can say."""
         engine, surveyors = self.capacity(TRANSCRIBE), self.capacity(SURVEY)
+        survey_of, engine_of = self._work_of[SURVEY.name], self._work_of[TRANSCRIBE.name]
         sizes = {name: line.by_bucket() for name, line in self.lines.items()}
-        audio = _work(sizes[SURVEY.name], bucket_survey_s) + self._serving(SURVEY).work
+        audio = _work(sizes[SURVEY.name], survey_of) + self._serving(SURVEY).work
         unheard = [h for h in self.in_hand if h.state is SURVEY.working]
-        work = self._serving(TRANSCRIBE).work + sum(bucket_work_s(h.place.bucket) for h in unheard)
-        work += sum(_work(counts, bucket_work_s) for counts in sizes.values())
+        work = self._serving(TRANSCRIBE).work + sum(engine_of(h.place.bucket) for h in unheard)
+        work += sum(_work(counts, engine_of) for counts in sizes.values())
         if not work:
             return Times(0.0, 0.0)
         if engine is None or (audio and surveyors is None):
@@ -223,7 +226,8 @@ class Outlook:
 
     def capacity(self, stage: Stage) -> Capacity | None:
         """What the live workers of a stage do; None when nobody knows how fast any is."""
-        slot_speed = self.slot_speeds[stage.name] or 0.0
+        known = self.slot_speeds[stage.name]
+        slot_speed = known.speed if known else 0.0
         speeds = [(w.speed or slot_speed * w.slots, w.slots) for w in self.speeds[stage.name]]
         live = [(speed, slots) for speed, slots in speeds if speed]
         if not live:
@@ -232,7 +236,7 @@ class Outlook:
 
     def unplanned(self, place: Waiting) -> Share:
         """What a job of this size is to the engine, before its windows are known."""
-        return Share(bucket_work_s(place.bucket), bucket_windows(place.bucket))
+        return Share(self._work_of[TRANSCRIBE.name](place.bucket), bucket_windows(place.bucket))
 
     def _turn_s(self, stage: Stage, capacity: Capacity, place: Waiting, ahead: WorkAt) -> float:
         """Seconds until a place's first slot, its order looked at again for the moment found."""
@@ -248,7 +252,7 @@ class Outlook:
                 place,
                 table,
                 self.now_ms,
-                work_of=WORK_OF[stage.name],
+                work_of=self._work_of[stage.name],
             )
             before_s = expected_s
             expected_s = with_overtaking(base_s, capacity.speed, overtaking)
@@ -271,6 +275,7 @@ class Outlook:
         if known is not None:
             return lambda _: known[stage.name]
         lines = (SURVEY,) if stage is SURVEY else STAGES
+        work_of = self._work_of[stage.name]
 
         def work(moment: int) -> float:
             found = 0.0
@@ -280,10 +285,10 @@ class Outlook:
                 ahead = (
                     fresh.by_bucket if fresh else self.lines[line.name].ahead(place, table, moment)
                 )
-                found += _work(ahead, WORK_OF[stage.name])
+                found += _work(ahead, work_of)
             if stage is TRANSCRIBE:
                 coming = self._outranking(SURVEY, place, moment)
-                found += sum(bucket_work_s(held.bucket) for held, _ in coming)
+                found += sum(work_of(held.bucket) for held, _ in coming)
             return found
 
         return work
@@ -293,7 +298,28 @@ class Outlook:
 
     @cached_property
     def _inflows(self) -> dict[str, Inflow]:
-        return {name: inflow(self.slices, SLICE_S, work_of) for name, work_of in WORK_OF.items()}
+        works = self._work_of.items()
+        return {name: inflow(self.slices, SLICE_S, work_of) for name, work_of in works}
+
+    @cached_property
+    def _beside(self) -> dict[str, float]:
+        """By stage: what a unit costs beside its work, as the live workers say."""
+        found = {}
+        for name, workers in self.speeds.items():
+            known = self.slot_speeds[name]
+            measured = [w.beside for w in workers if w.speed]
+            found[name] = statistics.fmean(measured) if measured else known.beside if known else 0.0
+        return found
+
+    @cached_property
+    def _work_of(self) -> dict[str, Callable[[int], float]]:
+        """By stage: the work of a job of a bucket, with what its units cost beside."""
+
+        def work_of(name: str) -> Callable[[int], float]:
+            (work, units), beside = PLAIN[name], self._beside[name]
+            return cache(lambda bucket: work(bucket) + beside * units(bucket))
+
+        return {name: work_of(name) for name in PLAIN}
 
     @cached_property
     def _held(self) -> dict[str, list[tuple[Waiting, Share]]]:
@@ -328,14 +354,15 @@ class Outlook:
     def _left(self, standing: Standing) -> Share:
         """What is left of a job at the stage it stands at, in that stage's measure."""
         if standing.state in (SURVEY.waiting, SURVEY.working):
-            return Share(survey_work_s(standing.duration_s), 1)
+            return Share(survey_work_s(standing.duration_s) + self._beside[SURVEY.name], 1)
         total = max(1, standing.windows_total)
         units = max(0, total - standing.windows_done)
         if not units:
             return NOTHING
         language = standing.language or self.language
         speech_s = standing.speech_s * units / total
-        return Share(predicted_work_s(speech_s, units, language), units)
+        work_s = predicted_work_s(speech_s, units, language)
+        return Share(work_s + self._beside[TRANSCRIBE.name] * units, units)
 
     def _place_left(self, standing: Standing) -> Waiting:
         """Where a job in hand would stand with what is left of it: so its worker ranks it."""
