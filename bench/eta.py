@@ -35,7 +35,7 @@ from pipeline.scheduling.policies import Waiting, order_key, pairs, parse_policy
 from pipeline.scheduling.work import bucket_work_s, predicted_work_s
 from pipeline.settings import read_settings
 from pipeline.steps.forecast import forecast_job, look
-from pipeline.steps.forecast.outlook import Times
+from pipeline.steps.forecast.told import Times
 from pipeline.store.forecasts import calibrated
 from pipeline.store.session import transaction
 from tests.journey.house import RECORDINGS, House, house
@@ -283,7 +283,7 @@ def _one(up: House, parts: Parts, given: Any, policy: str) -> dict[str, Any]:
     def pause_s() -> float:
         outlook = look(parts)
         speeds = [
-            sum(w.speed or 0.0 for w in outlook.speeds[stage]) / mean
+            sum(w.speed or 0.0 for w in outlook.measures.speeds[stage]) / mean
             for stage, mean in work.items()
             if whole or stage == "transcribe"
         ]

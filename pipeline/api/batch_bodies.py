@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pydantic import BaseModel, Field
 
 from pipeline.api.bodies import p50_s, p90_s
-from pipeline.steps.forecast.outlook import Times
+from pipeline.steps.forecast.told import Times
 from pipeline.store.batches import BatchView
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from pipeline.fetch.urls import shown_url
 from pipeline.job import TASKS, JobView, public_status
-from pipeline.steps.forecast.outlook import UNKNOWN, Forecast, Times
+from pipeline.steps.forecast.told import UNKNOWN, Forecast, Times
 
 Status = Literal["queued", "processing", "completed", "failed", "cancelled"]
 

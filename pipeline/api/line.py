@@ -28,7 +28,8 @@ from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.reasons import why
 from pipeline.scheduling.work import bucket_work_s
 from pipeline.steps.forecast import look
-from pipeline.steps.forecast.outlook import HEAD, Outlook, Times
+from pipeline.steps.forecast.outlook import HEAD, Outlook
+from pipeline.steps.forecast.told import Times
 from pipeline.steps.ratio import ratio
 from pipeline.store import views
 from pipeline.store.load import Standing
@@ -61,7 +62,7 @@ def read_queue(
         workers=[
             WorkerSpeedView(worker=w.worker, stage=stage.name, speed=w.speed, slots=w.slots)  # type: ignore[arg-type]
             for stage in SHOWN
-            for w in outlook.speeds[stage.name]
+            for w in outlook.measures.speeds[stage.name]
         ],
         ratios=StageRatios(**ratios),
         all_done_s=p50_s(all_done),

@@ -22,7 +22,7 @@ from pipeline.steps.cancel import cancel as cancel_job
 from pipeline.steps.deliver import so_far
 from pipeline.steps.erase import erase as erase_job
 from pipeline.steps.forecast import forecast_job
-from pipeline.steps.forecast.outlook import UNKNOWN, Forecast
+from pipeline.steps.forecast.told import UNKNOWN, Forecast
 from pipeline.steps.retry import retry as retry_job
 from pipeline.store import views
 from pipeline.store.session import transaction

@@ -23,7 +23,7 @@ from pipeline.scheduling.policies import Waiting, pairs, parse_policy
 from pipeline.scheduling.work import bucket_survey_s, bucket_work_s
 from pipeline.steps.forecast import forecast_batch, forecast_job, look
 from pipeline.steps.forecast.calibrate import calibrate
-from pipeline.steps.forecast.outlook import UNKNOWN, Forecast
+from pipeline.steps.forecast.told import UNKNOWN, Forecast
 from pipeline.steps.ratio import write_ratios
 from pipeline.store import forecasts, jobs, load, tables
 from pipeline.store.forecasts import Foretold
@@ -78,7 +78,7 @@ def test_forecasts_under_load_come_true(parts: Parts, policy: str) -> None:
     sizes = lengths(60, seed=2, call_s=60.0)
     with pulling(parts, EchoEngine(slots=4, fixed_s=0.06, per_second_s=0.004)):
         put_surveyed(parts, 20.0)  # so that a speed is known
-        eventually(lambda: look(parts).capacity(TRANSCRIBE))
+        eventually(lambda: look(parts).measures.capacity(TRANSCRIBE))
         run = measure(
             parts,
             [lambda s=s: put_surveyed(parts, s) for s in sizes],  # type: ignore[misc]

@@ -19,8 +19,9 @@ from pipeline.scheduling.policies import Waiting, order_key, pairs
 from pipeline.scheduling.sketch import Marks
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.settings import Settings
-from pipeline.steps.forecast.outlook import UNKNOWN, Forecast, Outlook, Times, stage_of
+from pipeline.steps.forecast.outlook import Outlook, stage_of
 from pipeline.steps.forecast.outlooks import Outlooks
+from pipeline.steps.forecast.told import UNKNOWN, Forecast, Times
 from pipeline.store import load
 from pipeline.store.load import Unprobed
 from pipeline.store.session import transaction
@@ -83,7 +84,7 @@ def forecast_batch(parts: Sources, batch_id: str) -> Times | None:
         batch = load.rest_of_batch(c, batch_id)
     if any(one.length_s is None for one in batch.unprobed):
         return None
-    coming = _coming(batch.unprobed, outlook.language)
+    coming = _coming(batch.unprobed, outlook.measures.language)
     outlook = outlook.joined_by(coming)
     waiting = {stage: list(batch.waiting.get(stage.waiting, ())) for stage in STAGES}
     waiting[SURVEY] += [Waiting("", bucket, marks[-1][1]) for bucket, marks in coming.items()]
@@ -92,7 +93,7 @@ def forecast_batch(parts: Sources, batch_id: str) -> Times | None:
         if places:
             table = pairs(outlook.policies[stage.name])
             worst = max(places, key=lambda place: order_key(place, table, outlook.now_ms))
-            raw_s = outlook.waiting_s(stage, worst, outlook.unplanned(worst))
+            raw_s = outlook.waiting_s(stage, worst, outlook.measures.unplanned(worst))
             last.append(None if raw_s is None else outlook.calibrated(stage.waiting, raw_s))
     known = [times for times in last if times is not None]
     if len(known) < len(last):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 
 from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
-from pipeline.queue.board import SlotSpeed, WorkerSpeed
 from pipeline.queue.order import Ahead
 from pipeline.scheduling.calibration import Calibration
 from pipeline.scheduling.forecast import (
-    NOTHING,
     Capacity,
     Inflow,
     Share,
@@ -24,14 +21,8 @@ from pipeline.scheduling.forecast import (
 )
 from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs
 from pipeline.scheduling.sketch import Marks, Sketch
-from pipeline.scheduling.work import (
-    bucket_of,
-    bucket_survey_s,
-    bucket_windows,
-    bucket_work_s,
-    predicted_work_s,
-    survey_work_s,
-)
+from pipeline.steps.forecast.measures import Measures
+from pipeline.steps.forecast.told import Times
 from pipeline.store.load import Standing
 
 SLICE_S, SLICES = 5.0, 12
@@ -43,52 +34,20 @@ LOOKS = 3
 HEAD = 20
 """Of those who go first so many get a forecast at once."""
 
-PLAIN: dict[str, tuple[Callable[[int], float], Callable[[int], int]]] = {
-    SURVEY.name: (bucket_survey_s, lambda _: 1),
-    TRANSCRIBE.name: (bucket_work_s, bucket_windows),
-}
-"""Of a job of a bucket: its work in the measure of a stage, and its units there."""
-
 WorkAt = Callable[[int], float]
 """Work that waits before a job at a moment, ms of Postgres time."""
-
-
-@dataclass(frozen=True)
-class Times:
-    """When something will be done, in seconds from now."""
-
-    p50_s: float
-    """As likely sooner as later."""
-    p90_s: float
-    """Nine times in ten it is done by then."""
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What can be said of a job that has not ended."""
-
-    position: int | None
-    """In the queue of its stage, from 1; None when it does not wait."""
-    times: Times | None
-    """None while nobody knows how fast it goes."""
-
-
-UNKNOWN = Forecast(None, None)
 
 
 @dataclass(frozen=True)
 class Outlook:
     """Both lines at one moment."""
 
-    language: str
+    measures: Measures
     now_ms: int
     """Postgres time."""
     in_hand: Sequence[Standing]
     policies: Mapping[str, Policy]
-    """By stage name, as the next three."""
-    speeds: Mapping[str, Sequence[WorkerSpeed]]
-    slot_speeds: Mapping[str, SlotSpeed | None]
-    """Of one slot, as last known: stands in for a worker that has not measured its own yet."""
+    """By stage name, as the next."""
     lines: Mapping[str, Sketch]
     """Who waits."""
     slices: Sequence[Mapping[int, int]]
@@ -114,8 +73,9 @@ class Outlook:
         stage = stage_of(standing.state)
         if standing.state is stage.working:
             return self._in_hand_s(stage, standing)
-        own = self._left(standing) if stage is TRANSCRIBE else self.unplanned(standing.place)
-        return self.waiting_s(stage, standing.place, own, ahead=ahead)
+        measures, place = self.measures, standing.place
+        own = measures.left(standing) if stage is TRANSCRIBE else measures.unplanned(place)
+        return self.waiting_s(stage, place, own, ahead=ahead)
 
     def waiting_s(
         self,
@@ -131,19 +91,19 @@ class Outlook:
         `ahead`: see `times`. `work_now`: all work known to wait before it, by stage name and in
         that stage's measure; then the order is not looked at.
         """
-        engine = self.capacity(TRANSCRIBE)
+        engine = self.measures.capacity(TRANSCRIBE)
         if engine is None:
             return None
         asked = {stage.name: ahead} if ahead else {}
         before = self._work_before(TRANSCRIBE, place, work_now, asked)
         if stage is TRANSCRIBE:
             return self._turn_s(TRANSCRIBE, engine, place, before) + self._service_s(engine, own)
-        surveyors = self.capacity(SURVEY)
+        surveyors = self.measures.capacity(SURVEY)
         if surveyors is None:
             return None
         audio = self._work_before(SURVEY, place, work_now, asked)
         surveyed_s = self._turn_s(SURVEY, surveyors, place, audio)
-        surveyed_s += surveyors.residence_s(self._work_of[SURVEY.name](place.bucket))
+        surveyed_s += surveyors.residence_s(self._survey_of(place.bucket))
         return self._after_survey_s(engine, place, own, surveyed_s, before)
 
     def _after_survey_s(
@@ -154,11 +114,11 @@ class Outlook:
         return max(surveyed_s, turn) + self._service_s(engine, own)
 
     def _in_hand_s(self, stage: Stage, standing: Standing) -> float | None:
-        capacity, engine = self.capacity(stage), self.capacity(TRANSCRIBE)
+        capacity, engine = self.measures.capacity(stage), self.measures.capacity(TRANSCRIBE)
         if capacity is None or engine is None:
             return None
-        place = self._place_left(standing)
-        left = self._left(standing)
+        place = self.measures.place_left(standing)
+        left = self.measures.left(standing)
         waiting = 0.0
         if left.units * capacity.workers > capacity.slots:
             waiting = self._work_before(stage, place)(self.now_ms)
@@ -176,7 +136,7 @@ class Outlook:
         if stage is TRANSCRIBE:
             return rest
         ahead = self._work_before(TRANSCRIBE, place)
-        return self._after_survey_s(engine, place, self.unplanned(place), rest, ahead)
+        return self._after_survey_s(engine, place, self.measures.unplanned(place), rest, ahead)
 
     def head_times(self, stage: Stage, places: Sequence[Waiting]) -> list[Times | None]:
         """Of the first who wait at `stage`, in their order; None beyond the first HEAD.
@@ -184,7 +144,10 @@ class Outlook:
         Like `waiting_s`, but the order is looked at once, now: their turn is soon.
         """
         other = TRANSCRIBE if stage is SURVEY else SURVEY
-        survey_of, engine_of = self._work_of[SURVEY.name], self._work_of[TRANSCRIBE.name]
+        survey_of, engine_of = (
+            self.measures.work_of[SURVEY.name],
+            self.measures.work_of[TRANSCRIBE.name],
+        )
         table = pairs(self.policies[other.name])
         before: dict[int, int] = {}
         found: list[Times | None] = []
@@ -194,7 +157,7 @@ class Outlook:
             work = sum(engine_of(held.bucket) for held, _ in coming)
             work += _work(before, engine_of) + _work(ahead, engine_of)
             known = {SURVEY.name: _work(before, survey_of), TRANSCRIBE.name: work}
-            own = self.unplanned(place)
+            own = self.measures.unplanned(place)
             raw_s = self.waiting_s(stage, place, own, work_now=known)
             found.append(None if raw_s is None else self.calibrated(stage.waiting, raw_s))
             before[place.bucket] = before.get(place.bucket, 0) + 1
@@ -202,8 +165,11 @@ class Outlook:
 
     def all_done(self) -> Times | None:
         """When everything that is probed by now will have ended; None when nobody can say."""
-        engine, surveyors = self.capacity(TRANSCRIBE), self.capacity(SURVEY)
-        survey_of, engine_of = self._work_of[SURVEY.name], self._work_of[TRANSCRIBE.name]
+        engine, surveyors = self.measures.capacity(TRANSCRIBE), self.measures.capacity(SURVEY)
+        survey_of, engine_of = (
+            self.measures.work_of[SURVEY.name],
+            self.measures.work_of[TRANSCRIBE.name],
+        )
         sizes = {name: line.by_bucket() for name, line in self.lines.items()}
         audio = _work(sizes[SURVEY.name], survey_of) + self._serving(SURVEY).work
         unheard = [h for h in self.in_hand if h.state is SURVEY.working]
@@ -224,20 +190,6 @@ class Outlook:
 
     # -- the parts of a forecast ------------------------------------------------------------
 
-    def capacity(self, stage: Stage) -> Capacity | None:
-        """What the live workers of a stage do; None when nobody knows how fast any is."""
-        known = self.slot_speeds[stage.name]
-        slot_speed = known.speed if known else 0.0
-        speeds = [(w.speed or slot_speed * w.slots, w.slots) for w in self.speeds[stage.name]]
-        live = [(speed, slots) for speed, slots in speeds if speed]
-        if not live:
-            return None
-        return Capacity(sum(s for s, _ in live), sum(slots for _, slots in live), len(live))
-
-    def unplanned(self, place: Waiting) -> Share:
-        """What a job of this size is to the engine, before its windows are known."""
-        return Share(self._work_of[TRANSCRIBE.name](place.bucket), bucket_windows(place.bucket))
-
     def _turn_s(self, stage: Stage, capacity: Capacity, place: Waiting, ahead: WorkAt) -> float:
         """Seconds until a place's first slot, its order looked at again for the moment found."""
         table = pairs(self.policies[stage.name])
@@ -252,7 +204,7 @@ class Outlook:
                 place,
                 table,
                 self.now_ms,
-                work_of=self._work_of[stage.name],
+                work_of=self.measures.work_of[stage.name],
             )
             before_s = expected_s
             expected_s = with_overtaking(base_s, capacity.speed, overtaking)
@@ -275,7 +227,7 @@ class Outlook:
         if known is not None:
             return lambda _: known[stage.name]
         lines = (SURVEY,) if stage is SURVEY else STAGES
-        work_of = self._work_of[stage.name]
+        work_of = self.measures.work_of[stage.name]
 
         def work(moment: int) -> float:
             found = 0.0
@@ -298,35 +250,23 @@ class Outlook:
 
     @cached_property
     def _inflows(self) -> dict[str, Inflow]:
-        works = self._work_of.items()
+        works = self.measures.work_of.items()
         return {name: inflow(self.slices, SLICE_S, work_of) for name, work_of in works}
 
-    @cached_property
-    def _beside(self) -> dict[str, float]:
-        """By stage: what a unit costs beside its work, as the live workers say."""
-        found = {}
-        for name, workers in self.speeds.items():
-            known = self.slot_speeds[name]
-            measured = [w.beside for w in workers if w.speed]
-            found[name] = statistics.fmean(measured) if measured else known.beside if known else 0.0
-        return found
+    @property
+    def _survey_of(self) -> Callable[[int], float]:
+        return self.measures.work_of[SURVEY.name]
 
-    @cached_property
-    def _work_of(self) -> dict[str, Callable[[int], float]]:
-        """By stage: the work of a job of a bucket, with what its units cost beside."""
-
-        def work_of(name: str) -> Callable[[int], float]:
-            (work, units), beside = PLAIN[name], self._beside[name]
-            return cache(lambda bucket: work(bucket) + beside * units(bucket))
-
-        return {name: work_of(name) for name in PLAIN}
+    @property
+    def _engine_of(self) -> Callable[[int], float]:
+        return self.measures.work_of[TRANSCRIBE.name]
 
     @cached_property
     def _held(self) -> dict[str, list[tuple[Waiting, Share]]]:
         """Jobs in hand by stage: where they would stand with what is left of them, and that."""
         return {
             stage.name: [
-                (self._place_left(held), self._left(held))
+                (self.measures.place_left(held), self.measures.left(held))
                 for held in self.in_hand
                 if held.state is stage.working
             ]
@@ -350,25 +290,6 @@ class Outlook:
 
     def _busy(self, stage: Stage) -> int:
         return self._serving(stage).units
-
-    def _left(self, standing: Standing) -> Share:
-        """What is left of a job at the stage it stands at, in that stage's measure."""
-        if standing.state in (SURVEY.waiting, SURVEY.working):
-            return Share(survey_work_s(standing.duration_s) + self._beside[SURVEY.name], 1)
-        total = max(1, standing.windows_total)
-        units = max(0, total - standing.windows_done)
-        if not units:
-            return NOTHING
-        language = standing.language or self.language
-        speech_s = standing.speech_s * units / total
-        work_s = predicted_work_s(speech_s, units, language)
-        return Share(work_s + self._beside[TRANSCRIBE.name] * units, units)
-
-    def _place_left(self, standing: Standing) -> Waiting:
-        """Where a job in hand would stand with what is left of it: so its worker ranks it."""
-        if standing.state is not TRANSCRIBE.working:
-            return standing.place
-        return replace(standing.place, bucket=bucket_of(self._left(standing).work))
 
 
 def stage_of(state: State) -> Stage:

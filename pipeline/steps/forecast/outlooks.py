@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.scheduling.calibration import Calibration
 from pipeline.settings import Settings
+from pipeline.steps.forecast.measures import Measures
 from pipeline.steps.forecast.outlook import SLICE_S, SLICES, Outlook
 from pipeline.store import forecasts, load, policies
 from pipeline.store.session import clock_ms, transaction
@@ -67,12 +68,14 @@ class Outlooks:
         calibration = self._calibrated()
         queues = self._queues
         return Outlook(
-            language=self._settings.language,
+            measures=Measures(
+                language=self._settings.language,
+                speeds={name: q.board.speeds() for name, q in queues.items()},
+                slot_speeds={name: q.board.slot_speed_known() for name, q in queues.items()},
+            ),
             now_ms=now_ms,
             in_hand=in_hand,
             policies={name: q.policy() or decided for name, q in queues.items()},
-            speeds={name: q.board.speeds() for name, q in queues.items()},
-            slot_speeds={name: q.board.slot_speed_known() for name, q in queues.items()},
             lines={name: q.order.sketch() for name, q in queues.items()},
             slices=slices,
             calibration=calibration,
