@@ -295,6 +295,10 @@ def test_all_who_ask_within_a_second_are_told_from_one_look(
     late = driven.received(parts)
     driven.surveyed(parts, late)
     assert forecast_job(parts, late).position == 6
+    small = driven.received(parts)
+    driven.surveyed(parts, small, bucket=40)
+    set_policy(parts, "sjf")  # in force at once
+    assert forecast_job(parts, small).position == 1
     assert len(looks) == 1
 
 
@@ -360,6 +364,21 @@ def test_what_was_foretold_is_settled_when_its_job_ends_and_makes_the_next_forec
     assert (kind.kind, kind.forecasts) == ("surveyed", 20)
     assert 0.0 <= kind.before_p90 <= 1.0
     assert kind.median_ratio > 1.5
+
+
+def test_nothing_is_noted_of_an_empty_house_nor_of_one_whose_speed_nobody_knows(
+    parts: Parts,
+) -> None:
+    calibrate(parts)
+    waiting(parts, 3)
+    calibrate(parts)
+    with transaction(parts.store) as c:
+        assert forecasts.unsettled(c) == {}
+    report(parts, transcribe=UNIT_S)
+    driven.running(parts, driven.received(parts))
+    calibrate(parts)
+    with transaction(parts.store) as c:
+        assert {kind for kind, _ in forecasts.unsettled(c)} == {"surveyed", "running"}
 
 
 def test_a_forecast_of_a_job_that_failed_is_no_truth_and_of_the_rest_the_newest_are_kept(

@@ -9,17 +9,20 @@ arithmetic is from the truth is learned from a sample of forecasts (calibrate.py
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from sqlalchemy import Engine
 
-from pipeline.job import STAGES, SURVEY
+from pipeline.job import STAGES, SURVEY, Stage
+from pipeline.queue.order import Ahead
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.scheduling.policies import Waiting, order_key, pairs
 from pipeline.scheduling.sketch import Marks
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.settings import Settings
-from pipeline.steps.forecast.outlook import Outlook, stage_of
+from pipeline.steps.forecast.measures import stage_of
+from pipeline.steps.forecast.outlook import Outlook
 from pipeline.steps.forecast.outlooks import Outlooks
 from pipeline.steps.forecast.told import UNKNOWN, Forecast, Times
 from pipeline.store import load
@@ -48,8 +51,18 @@ class Sources(Protocol):
 
 
 def look(parts: Sources) -> Outlook:
-    """How things stand, as of a second ago at most. Raises `PartDown`."""
-    return parts.outlooks.now()
+    """How things stand, as of a second ago at most, under the policies in force now.
+
+    Raises `PartDown`.
+    """
+    outlook = parts.outlooks.now()
+    policies = {name: queue.policy() for name, queue in parts.queues.items()}
+    changed = {
+        name: policy
+        for name, policy in policies.items()
+        if policy not in (None, outlook.policies[name])
+    }
+    return replace(outlook, policies={**outlook.policies, **changed}) if changed else outlook
 
 
 def forecast_job(parts: Sources, job_id: str) -> Forecast:
@@ -66,9 +79,7 @@ def forecast_job(parts: Sources, job_id: str) -> Forecast:
     stage = stage_of(standing.state)
     if standing.state is stage.working:
         return Forecast(None, outlook.times(standing))
-    policy, known = outlook.policies[stage.name], outlook.lines[stage.name].marks
-    order = parts.queues[stage.name].order
-    (ahead,) = order.ahead([standing.place], policy, now_ms, likely=known)
+    ahead = _ahead(parts, outlook, stage, standing.place, now_ms)
     return Forecast(ahead.position, outlook.times(standing, ahead))
 
 
@@ -93,7 +104,10 @@ def forecast_batch(parts: Sources, batch_id: str) -> Times | None:
         if places:
             table = pairs(outlook.policies[stage.name])
             worst = max(places, key=lambda place: order_key(place, table, outlook.now_ms))
-            raw_s = outlook.waiting_s(stage, worst, outlook.measures.unplanned(worst))
+            # who is not probed yet is in no line that could be asked
+            ahead = None if coming else _ahead(parts, outlook, stage, worst, outlook.now_ms)
+            own = outlook.measures.unplanned(worst)
+            raw_s = outlook.waiting_s(stage, worst, own, ahead=ahead)
             last.append(None if raw_s is None else outlook.calibrated(stage.waiting, raw_s))
     known = [times for times in last if times is not None]
     if len(known) < len(last):
@@ -102,6 +116,12 @@ def forecast_batch(parts: Sources, batch_id: str) -> Times | None:
         max((times.p50_s for times in known), default=0.0),
         max((times.p90_s for times in known), default=0.0),
     )
+
+
+def _ahead(parts: Sources, outlook: Outlook, stage: Stage, place: Waiting, now_ms: int) -> Ahead:
+    policy, known = outlook.policies[stage.name], outlook.lines[stage.name].marks
+    (found,) = parts.queues[stage.name].order.ahead([place], policy, now_ms, likely=known)
+    return found
 
 
 def _coming(unprobed: Iterable[Unprobed], language: str) -> dict[int, Marks]:

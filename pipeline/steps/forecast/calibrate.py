@@ -29,11 +29,14 @@ EACH = 3
 
 def calibrate(parts: Sources) -> None:
     """One round: settle what has ended, note what is foretold now. Raises `PartDown`."""
+    with transaction(parts.store) as c:
+        forecasts.settle(c)
+    if not any(sum(queue.counts()) for queue in parts.queues.values()):
+        return
     outlook = look(parts)
     waiting = [job_id for queue in parts.queues.values() for job_id in queue.order.some(DRAWN)]
     held = random.sample(list(outlook.in_hand), min(2 * DRAWN, len(outlook.in_hand)))
     with transaction(parts.store) as c:
-        forecasts.settle(c)
         open_ones = forecasts.unsettled(c)
         drawn = load.standings(c, waiting + [one.place.job_id for one in held])
         forecasts.note(c, _chosen(outlook, drawn, open_ones))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from pipeline.job import SURVEY, TRANSCRIBE, Stage
+from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
 from pipeline.queue.board import SlotSpeed, WorkerSpeed
 from pipeline.scheduling.forecast import NOTHING, Capacity, Share
 from pipeline.scheduling.policies import Waiting
@@ -91,3 +91,8 @@ class Measures:
         if standing.state is not TRANSCRIBE.working:
             return standing.place
         return replace(standing.place, bucket=bucket_of(self.left(standing).work))
+
+
+def stage_of(state: State) -> Stage:
+    """The stage a live job waits for or is in."""
+    return next(stage for stage in STAGES if state in (stage.waiting, stage.working))

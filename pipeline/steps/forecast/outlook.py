@@ -21,7 +21,7 @@ from pipeline.scheduling.forecast import (
 )
 from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs
 from pipeline.scheduling.sketch import Marks, Sketch
-from pipeline.steps.forecast.measures import Measures
+from pipeline.steps.forecast.measures import Measures, stage_of
 from pipeline.steps.forecast.told import Times
 from pipeline.store.load import Standing
 
@@ -229,15 +229,19 @@ class Outlook:
         lines = (SURVEY,) if stage is SURVEY else STAGES
         work_of = self.measures.work_of[stage.name]
 
+        def waits(line: str, moment: int) -> float:
+            table = pairs(self.policies[line])
+            return _work(self.lines[line].ahead(place, table, moment), work_of)
+
+        # what has come and gone since the look shows in the line that was just asked
+        since = {
+            line: _work(ahead.by_bucket, work_of) - waits(line, self.now_ms)
+            for line, ahead in (asked or {}).items()
+        }
+
         def work(moment: int) -> float:
-            found = 0.0
-            for line in lines:
-                fresh = asked.get(line.name) if asked and moment == self.now_ms else None
-                table = pairs(self.policies[line.name])
-                ahead = (
-                    fresh.by_bucket if fresh else self.lines[line.name].ahead(place, table, moment)
-                )
-                found += _work(ahead, work_of)
+            names = [line.name for line in lines]
+            found = sum(max(0.0, waits(name, moment) + since.get(name, 0.0)) for name in names)
             if stage is TRANSCRIBE:
                 coming = self._outranking(SURVEY, place, moment)
                 found += sum(work_of(held.bucket) for held, _ in coming)
@@ -290,11 +294,6 @@ class Outlook:
 
     def _busy(self, stage: Stage) -> int:
         return self._serving(stage).units
-
-
-def stage_of(state: State) -> Stage:
-    """The stage a live job waits for or is in."""
-    return next(stage for stage in STAGES if state in (stage.waiting, stage.working))
 
 
 def _work(by_bucket: Mapping[int, float], work_of: Callable[[int], float]) -> float:
