@@ -12,6 +12,7 @@ from pipeline.intake.storage import Storage
 from pipeline.job import STAGES
 from pipeline.queue.redis_queue import RedisQueue, connect
 from pipeline.settings import Settings, celery_broker_url, sqlalchemy_url
+from pipeline.steps.forecast.outlooks import Outlooks
 from pipeline.store.session import open_store
 
 
@@ -28,6 +29,8 @@ class Parts:
     queues: dict[str, RedisQueue]
     """By stage name."""
     handover: Handover
+    outlooks: Outlooks
+    """How both lines stand, for forecasts."""
 
 
 def open_parts(settings: Settings) -> Parts:
@@ -43,10 +46,13 @@ def open_parts(settings: Settings) -> Parts:
         )
     client = connect(settings.redis_url)
     order = {"lease_s": settings.lease_s, "max_wait_s": settings.max_wait_s}
+    store = open_store(sqlalchemy_url(settings.database_url))
+    queues = {s.name: RedisQueue(client, s.name, **order) for s in STAGES}
     return Parts(
         settings=settings,
-        store=open_store(sqlalchemy_url(settings.database_url)),
+        store=store,
         storage=Storage(settings.home / "storage"),
-        queues={s.name: RedisQueue(client, s.name, **order) for s in STAGES},
+        queues=queues,
         handover=Handover(celery_broker_url(settings.redis_url)),
+        outlooks=Outlooks(store, queues, settings),
     )

@@ -22,8 +22,11 @@ def open_api(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterat
     def start(**instead: str) -> TestClient:
         for name, value in {**environ, **instead}.items():
             monkeypatch.setenv(name, value)
-        client = TestClient(create(), raise_server_exceptions=False)
+        app = create()
+        client = TestClient(app, raise_server_exceptions=False)
         client.__enter__()
+        # what a test has just put in place is to be seen at once
+        app.state.parts.outlooks.kept_s = 0.0
         opened.append(client)
         return client
 

@@ -27,6 +27,7 @@ from pipeline.settings import read_settings
 from pipeline.steps import trial
 from pipeline.steps.adapt import adapt
 from pipeline.steps.fetch import ask_for_next, fetch, give_way
+from pipeline.steps.forecast.calibrate import ROUND_S, calibrate
 from pipeline.steps.learn import learn
 from pipeline.steps.probe import probe
 from pipeline.steps.ratio import write_ratios
@@ -47,6 +48,7 @@ ADAPT = "fairscribe.adapt"
 ADAPT_EVERY_S = 5.0
 TRIAL = "fairscribe.trial"
 TRIAL_EVERY_S = 5.0
+CALIBRATE = "fairscribe.calibrate"
 TIDY = "fairscribe.tidy"
 TIDY_EVERY_S = 600.0
 LOST_AFTER_S = 30.0
@@ -66,6 +68,7 @@ app.conf.beat_schedule = {
     LEARN: {"task": LEARN, "schedule": LEARN_EVERY_S, "options": {"expires": LEARN_EVERY_S}},
     ADAPT: {"task": ADAPT, "schedule": ADAPT_EVERY_S, "options": {"expires": ADAPT_EVERY_S}},
     TRIAL: {"task": TRIAL, "schedule": TRIAL_EVERY_S, "options": {"expires": TRIAL_EVERY_S}},
+    CALIBRATE: {"task": CALIBRATE, "schedule": ROUND_S, "options": {"expires": ROUND_S}},
     TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
 }
 
@@ -163,6 +166,13 @@ def go_on_with_the_trial() -> None:
     here = parts()
     with contextlib.suppress(PartDown):
         trial.tick(here.store, here.queues)
+
+
+@app.task(name=CALIBRATE, send_events=False)
+def calibrate_forecasts() -> None:
+    """Compare what was foretold with what came; when a part is down, the next beat will."""
+    with contextlib.suppress(PartDown):
+        calibrate(parts())
 
 
 @app.task(name=TIDY, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)

@@ -39,4 +39,5 @@ class SpeedReport:
 
     def _report(self) -> None:
         meter = self._speedometer
-        self._board.report_speed(self._worker, meter.speed(), meter.slots)
+        speed, beside = meter.measured() or (None, 0.0)
+        self._board.report_speed(self._worker, speed, meter.slots, beside)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import BaseModel, Field
 
+from pipeline.api.bodies import p50_s, p90_s
+from pipeline.steps.forecast.told import Times
 from pipeline.store.batches import BatchView
 
 
@@ -35,16 +37,36 @@ class Batch(BaseModel):
         description="Part of the work that is done, 0..1, by duration", examples=[0.181]
     )
     eta_s: float | None = Field(
-        description="Seconds until its last job is done; null once it is, while nobody can say, "
-        "and in lists",
+        description="Seconds until its last job is done, as forecast now (P50); null once it is, "
+        "while nobody can say, and in lists",
         examples=[1310.5],
     )
+    eta_p90_s: float | None = Field(
+        description="Seconds until its last job is done nine times in ten; null as `eta_s`",
+        examples=[1540.0],
+    )
+    done_by: datetime | None = Field(description="`eta_s` as a time; null as that")
+    done_by_p90: datetime | None = Field(description="`eta_p90_s` as a time; null as that")
 
     @classmethod
-    def of(cls, view: BatchView, eta_s: float | None = None) -> Batch:
-        """The answer for what the store says, and the forecast."""
+    def of(cls, view: BatchView, times: Times | None = None, now: datetime | None = None) -> Batch:
+        """The answer for what the store says, and the forecast, made `now`."""
         fields = {name: getattr(view, name) for name in cls.model_fields if hasattr(view, name)}
-        return cls(**fields, eta_s=eta_s)
+        eta_s, eta_p90_s = p50_s(times), p90_s(times)
+        return cls(
+            **fields,
+            eta_s=eta_s,
+            eta_p90_s=eta_p90_s,
+            done_by=_after(now, eta_s),
+            done_by_p90=_after(now, eta_p90_s),
+        )
+
+
+def _after(now: datetime | None, seconds: float | None) -> datetime | None:
+    """To the second: no forecast is finer."""
+    if now is None or seconds is None:
+        return None
+    return (now + timedelta(seconds=seconds + 0.5)).replace(microsecond=0)
 
 
 class BatchPage(BaseModel):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -116,7 +116,8 @@ def document(parts: Parts, view: BatchView) -> Batch:
     if view.completed_at is not None:
         return Batch.of(view)
     try:
-        return Batch.of(view, forecast_batch(parts, view.batch_id))
+        times = forecast_batch(parts, view.batch_id)
+        return Batch.of(view, times, datetime.now(UTC))
     except PartDown:  # of Redis: how the batch stands is known without it
         return Batch.of(view)
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from pipeline.fetch.urls import shown_url
 from pipeline.job import TASKS, JobView, public_status
+from pipeline.steps.forecast.told import UNKNOWN, Forecast, Times
 
 Status = Literal["queued", "processing", "completed", "failed", "cancelled"]
 
@@ -79,9 +80,12 @@ class Job(BaseModel):
         examples=[None],
     )
     eta_s: float | None = Field(
-        description="Seconds until it is done, as forecast now; null when it has ended, while "
-        "nobody can say, and in lists",
+        description="Seconds until it is done, as forecast now (P50: as likely sooner as later); "
+        "null when it has ended, while nobody can say, and in lists",
         examples=[41.5],
+    )
+    eta_p90_s: float | None = Field(
+        description="Seconds until it is done nine times in ten; null as `eta_s`", examples=[56.0]
     )
     duration_s: float | None = Field(description="Length of the recording", examples=[214.6])
     duration_source: str | None = Field(
@@ -139,8 +143,7 @@ class Job(BaseModel):
     def of(
         cls,
         view: JobView,
-        position: int | None = None,
-        eta_s: float | None = None,
+        stands: Forecast = UNKNOWN,
         flower: str | None = None,
     ) -> Job:
         """The answer for a row, its place in its queue, its forecast, and where Flower is."""
@@ -156,12 +159,23 @@ class Job(BaseModel):
             task_url=f"{flower}/task/{view.id}" if flower and view.started_at else None,
             status=public_status(view.state),  # type: ignore[arg-type]
             stage=view.state.value,
-            position=position,
-            eta_s=None if eta_s is None else round(eta_s, 3),
+            position=stands.position,
+            eta_s=p50_s(stands.times),
+            eta_p90_s=p90_s(stands.times),
             wait_s=_between_s(view.created_at, view.started_at),
             run_s=_between_s(view.started_at, view.completed_at),
             error=_reason(view),
         )
+
+
+def p50_s(times: Times | None) -> float | None:
+    """The P50 as it is answered."""
+    return None if times is None else round(times.p50_s, 3)
+
+
+def p90_s(times: Times | None) -> float | None:
+    """The P90 as it is answered."""
+    return None if times is None else round(times.p90_s, 3)
 
 
 def _between_s(start: datetime | None, end: datetime | None) -> float | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from pipeline.api.bodies import p50_s, p90_s
 from pipeline.api.described import problems
 from pipeline.api.given import GivenParts
 from pipeline.api.queue_bodies import (
@@ -27,6 +29,7 @@ from pipeline.scheduling.reasons import why
 from pipeline.scheduling.work import bucket_work_s
 from pipeline.steps.forecast import look
 from pipeline.steps.forecast.outlook import HEAD, Outlook
+from pipeline.steps.forecast.told import Times
 from pipeline.steps.ratio import ratio
 from pipeline.store import policies, views
 from pipeline.store.load import Standing
@@ -50,6 +53,7 @@ def read_queue(
     with transaction(parts.store) as c:
         decided = policies.newest(c)
     mode = decided.mode if decided else parts.settings.start_mode
+    all_done = outlook.all_done()
     counts = {name: queue.counts() for name, queue in parts.queues.items()}
     ratios = {name: _ratios(queue.board.ratios()) for name, queue in parts.queues.items()}
     return QueueView(
@@ -62,10 +66,11 @@ def read_queue(
         workers=[
             WorkerSpeedView(worker=w.worker, stage=stage.name, speed=w.speed, slots=w.slots)  # type: ignore[arg-type]
             for stage in SHOWN
-            for w in outlook.speeds[stage.name]
+            for w in outlook.measures.speeds[stage.name]
         ],
         ratios=StageRatios(**ratios),
-        all_done_s=_rounded(outlook.all_done_s()),
+        all_done_s=p50_s(all_done),
+        all_done_p90_s=p90_s(all_done),
     )
 
 
@@ -73,18 +78,23 @@ def _head(parts: Parts, stage: Stage, outlook: Outlook, limit: int) -> list[Queu
     """Who goes first at `stage`. What the index still holds but has moved on is left out."""
     policy = outlook.policies[stage.name]
     places = parts.queues[stage.name].order.head(limit, policy, outlook.now_ms)
-    etas = outlook.head_etas_s(stage, places)
+    found_times = outlook.head_times(stage, places)
     with transaction(parts.store) as c:
         found = views.views(c, [place.job_id for place in places])
     return [
-        _queued(number, place, found[place.job_id], stage, outlook, eta_s)
-        for number, (place, eta_s) in enumerate(zip(places, etas, strict=True), 1)
+        _queued(number, place, found[place.job_id], stage, outlook, times)
+        for number, (place, times) in enumerate(zip(places, found_times, strict=True), 1)
         if place.job_id in found and found[place.job_id].state is stage.waiting
     ]
 
 
 def _queued(
-    number: int, place: Waiting, view: JobView, stage: Stage, outlook: Outlook, eta_s: float | None
+    number: int,
+    place: Waiting,
+    view: JobView,
+    stage: Stage,
+    outlook: Outlook,
+    times: Times | None,
 ) -> QueuedJob:
     wait_s = max(0, outlook.now_ms - place.arrival_ms) / 1000
     work_s = bucket_work_s(place.bucket)
@@ -97,7 +107,8 @@ def _queued(
         work_s=round(work_s, 3),
         ratio=round(ratio(place, outlook.now_ms), 3),
         duration_s=view.duration_s,
-        eta_s=_rounded(eta_s),
+        eta_s=p50_s(times),
+        eta_p90_s=p90_s(times),
         why=why(outlook.policies[stage.name], wait_s, work_s, number),
     )
 
@@ -107,14 +118,15 @@ def _in_hand(stage: Stage, outlook: Outlook, limit: int) -> list[JobInHand]:
     held = [job for job in outlook.in_hand if job.state is stage.working]
     # forecasts cost: they are made for those with least left, who are nearly always the next to end
     held = sorted(held, key=lambda job: job.windows_total - job.windows_done)[:limit]
-    etas = [outlook.job(job).eta_s if n < HEAD else None for n, job in enumerate(held)]
+    times = [outlook.times(job) if n < HEAD else None for n, job in enumerate(held)]
     order = sorted(
-        zip(held, etas, strict=True), key=lambda row: (row[1] is None, row[1], row[0].place.job_id)
+        zip(held, times, strict=True),
+        key=lambda row: (row[1].p50_s if row[1] else math.inf, row[0].place.job_id),
     )
-    return [_held(stage, job, eta_s) for job, eta_s in order]
+    return [_held(stage, job, its) for job, its in order]
 
 
-def _held(stage: Stage, job: Standing, eta_s: float | None) -> JobInHand:
+def _held(stage: Stage, job: Standing, times: Times | None) -> JobInHand:
     return JobInHand(
         id=job.place.job_id,
         file_name=job.file_name,
@@ -122,7 +134,8 @@ def _held(stage: Stage, job: Standing, eta_s: float | None) -> JobInHand:
         worker=job.worker,
         since_s=round(job.since_s, 3),
         progress=min(1.0, job.windows_done / job.windows_total) if job.windows_total else 0.0,
-        eta_s=_rounded(eta_s),
+        eta_s=p50_s(times),
+        eta_p90_s=p90_s(times),
     )
 
 
@@ -135,7 +148,3 @@ def _ratios(found: Ratios | None) -> RatiosView | None:
         of=found.of,
         as_of=datetime.fromtimestamp(found.as_of_ms / 1000, UTC),
     )
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)

@@ -31,6 +31,9 @@ class QueuedJob(BaseModel):
     eta_s: float | None = Field(
         description="Seconds until it is done; null while nobody can say", examples=[7.5]
     )
+    eta_p90_s: float | None = Field(
+        description="Seconds until it is done nine times in ten", examples=[11.0]
+    )
     why: str = Field(
         description="Why it stands here, under the policy in force",
         examples=["waited 30 s for 6 s of work: 30/6^1.5 = 2.041, the highest"],
@@ -49,6 +52,9 @@ class JobInHand(BaseModel):
         description="Part of the speech that is transcribed, 0..1", examples=[0.5]
     )
     eta_s: float | None = Field(description="Seconds until it is done", examples=[1.5])
+    eta_p90_s: float | None = Field(
+        description="Seconds until it is done nine times in ten", examples=[2.5]
+    )
 
 
 class WorkerSpeedView(BaseModel):
@@ -98,6 +104,9 @@ class QueueView(BaseModel):
     all_done_s: float | None = Field(
         description="Seconds until all that is probed by now has ended; null while nobody can say",
         examples=[310.0],
+    )
+    all_done_p90_s: float | None = Field(
+        description="Seconds until that nine times in ten; null as `all_done_s`", examples=[360.0]
     )
 
 

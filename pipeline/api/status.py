@@ -22,7 +22,7 @@ from pipeline.steps.cancel import cancel as cancel_job
 from pipeline.steps.deliver import so_far
 from pipeline.steps.erase import erase as erase_job
 from pipeline.steps.forecast import forecast_job
-from pipeline.steps.forecast.outlook import Forecast
+from pipeline.steps.forecast.told import UNKNOWN, Forecast
 from pipeline.steps.retry import retry as retry_job
 from pipeline.store import views
 from pipeline.store.session import transaction
@@ -54,7 +54,7 @@ async def read_job(
         left_s = deadline_s - clock.monotonic_s()
         if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
             stands = await run_in_threadpool(_stands, parts, view)
-            return Job.of(view, stands.position, stands.eta_s, flower_of(parts.settings))
+            return Job.of(view, stands, flower_of(parts.settings))
         await asyncio.sleep(min(WAIT_TICK_S, left_s))
 
 
@@ -161,11 +161,11 @@ def _stands(parts: Parts, view: JobView) -> Forecast:
     yet, or Redis cannot be asked.
     """
     if not any(view.state in (stage.waiting, stage.working) for stage in STAGES):
-        return Forecast(None, None)
+        return UNKNOWN
     try:
         return forecast_job(parts, view.id)
     except PartDown:
-        return Forecast(None, None)
+        return UNKNOWN
 
 
 def _not_ready(view: JobView | None) -> NoSuchJob | TranscriptNotReady:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.cli.service import Service
-from pipeline.cli.show import clock, printable
+from pipeline.cli.show import clock, done_by, printable
 from pipeline.errors import PartDown
 
 TICK_S = 1.0
@@ -26,7 +26,7 @@ TICK_S = 1.0
 UNITS = {"transcribe": "slot seconds", "survey": "seconds of audio"}
 """What a stage's speed is measured in."""
 
-NUMBERS, REASON = 66, 62
+NUMBERS, REASON = 75, 62
 """Columns that all but the file's name and the reason take, and that a reason takes on one line."""
 
 NARROW = 120
@@ -81,8 +81,7 @@ def _totals(view: dict[str, Any]) -> str:
     busy = any(view[kind][stage] for kind in ("waiting", "working") for stage in UNITS)
     left_s = view["all_done_s"]
     if busy and left_s is not None:
-        at = time.strftime("%H:%M:%S", time.localtime(time.time() + left_s))
-        lines.append(f"all done in {clock(left_s)}, by {at}")
+        lines.append(f"all done in {clock(left_s)}, {done_by(left_s, view['all_done_p90_s'])}")
     elif busy:
         lines.append("all done: nobody can say yet")
     return "\n".join(lines)
@@ -91,25 +90,28 @@ def _totals(view: dict[str, Any]) -> str:
 def _waiting(view: dict[str, Any], rows: int | None, width: int) -> Table:
     reasons = width >= NARROW
     name = min(40, max(12, width - NUMBERS - (REASON if reasons else 0)))
-    columns = ["place", "file", "stage", "waited", "work", "ratio", "done in"]
+    columns = ["place", "file", "stage", "waited", "work", "ratio", "done in", "at most"]
     table = _table("who waits", [*columns, "why there"] if reasons else columns)
     for job in _first(view["head"], rows):
         cells = [
             *(str(job["position"]), printable(job["file_name"], name), job["stage"]),
             *(clock(job["wait_s"]), clock(job["work_s"]), f"{job['ratio']:.1f}"),
-            clock(job["eta_s"]),
+            *(clock(job["eta_s"]), clock(job["eta_p90_s"])),
         ]
         table.add_row(*(Text(cell) for cell in [*cells, job["why"]][: len(table.columns)]))
     return table
 
 
 def _in_hand(view: dict[str, Any], rows: int | None) -> Table:
-    table = _table("who is in work", ["file", "stage", "worker", "since", "done", "done in"])
+    table = _table(
+        "who is in work", ["file", "stage", "worker", "since", "done", "done in", "at most"]
+    )
     for job in _first(view["in_hand"], rows):
         progress = f"{job['progress']:.0%}" if job["stage"] == "transcribe" else ""
         cells = [
             *(printable(job["file_name"], 40), job["stage"], printable(job["worker"] or "")),
-            *(clock(job["since_s"]), progress, clock(job["eta_s"])),
+            *(clock(job["since_s"]), progress),
+            *(clock(job["eta_s"]), clock(job["eta_p90_s"])),
         ]
         table.add_row(*map(Text, cells))
     return table
@@ -128,7 +130,7 @@ def _workers(view: dict[str, Any]) -> Table:
     return table
 
 
-RIGHT = ("place", "waited", "work", "ratio", "done in", "since", "done", "slots")
+RIGHT = ("place", "waited", "work", "ratio", "done in", "at most", "since", "done", "slots")
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:

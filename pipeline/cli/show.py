@@ -1,10 +1,11 @@
-"""What people read: tables, lines, and the page of all settings. Pure but for the printing."""
+"""What people read: tables, lines, the page of settings. Pure but for printing and the clock."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,19 @@ def clock(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def done_by(eta_s: float | None, eta_p90_s: float | None) -> str:
+    """When it will be done, on this machine's clock; empty while nobody can say."""
+    if eta_s is None or eta_p90_s is None:
+        return ""
+    return f"by {_moment(eta_s)}, nine times in ten by {_moment(eta_p90_s)}"
+
+
+def _moment(ahead_s: float) -> str:
+    at = time.localtime(time.time() + ahead_s)
+    today = at[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if today else "%a %H:%M", at)
 
 
 def ended_line(job: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from pipeline.cli.news import news_of
 from pipeline.cli.pages import pages_after
 from pipeline.cli.patience import PATIENCE_S
 from pipeline.cli.service import NotFairscribe, Service, batch_path, job_path
-from pipeline.cli.show import clock, ended_line, printable
+from pipeline.cli.show import clock, done_by, ended_line, printable
 from pipeline.errors import FairscribeError, NoSuchJob, PartDown
 from pipeline.job import FINAL
 
@@ -62,7 +62,7 @@ def watch(
                 for job in _looked_at(service, batch_id, order, ended, gone):
                     if job["id"] in names and job["id"] not in ended:
                         _note(job, ended, bars, to)
-                bars.eta_s = _eta_s(service, batch_id) if to.is_terminal else None
+                bars.left = _left_of(service, batch_id) if to.is_terminal else ""
                 answered_s = time.monotonic()
             except NotFairscribe:
                 raise
@@ -117,17 +117,18 @@ def _looked_at(
     gone |= set(open_ones) - seen
 
 
-def _eta_s(service: Service, batch_id: str | None) -> float | None:
-    """Seconds until the batch is done, as far as the service can say."""
+def _left_of(service: Service, batch_id: str | None) -> str:
+    """When the batch will be done, as far as the service can say."""
     if batch_id is None:
-        return None
+        return ""
     try:
-        said = service.get(batch_path(batch_id))["eta_s"]
+        told = service.get(batch_path(batch_id))
     except PartDown:
         raise
     except FairscribeError:  # its jobs are watched all the same
-        return None
-    return None if said is None else float(said)
+        return ""
+    by = done_by(told.get("eta_s"), told.get("eta_p90_s"))
+    return f"{_left(told.get('eta_s'))}, {by}" if by else ""
 
 
 def _note(job: dict[str, Any], ended: dict[str, Any], bars: _Bars, to: Console) -> None:
@@ -146,8 +147,8 @@ class _Bars:
         self._progress, self._names = progress, names
         self._unended: dict[str, dict[str, Any]] = {}
         self._tasks: dict[str, TaskID] = {}
-        self.eta_s: float | None = None
-        """Until all have ended, as far as it is known."""
+        self.left = ""
+        """When all will have ended, as far as it is known."""
         self._total = progress.add_task("all recordings", total=len(names))
 
     def note(self, job: dict[str, Any]) -> None:
@@ -170,7 +171,7 @@ class _Bars:
                 self._tasks[job_id] = self._progress.add_task(words, total=1.0)
             task = self._tasks[job_id]
             self._progress.update(task, completed=job["progress"], description=words)
-        words = f"all recordings  {ended} of {len(self._names)}{_left(self.eta_s)}"
+        words = f"all recordings  {ended} of {len(self._names)}{self.left}"
         self._progress.update(self._total, completed=ended, description=words)
 
 

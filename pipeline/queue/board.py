@@ -6,6 +6,7 @@ No claim depends on any of it. Everything here grows old and vanishes when its w
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,17 @@ class WorkerSpeed:
     slots: int
     age_s: float
     """Seconds since it said so."""
+    beside: float = 0.0
+    """What each unit costs beside its work, in the unit of work; counted as work in `speed`."""
+
+
+@dataclass(frozen=True)
+class SlotSpeed:
+    """How fast one slot was when a worker last said so."""
+
+    speed: float
+    """See `WorkerSpeed`, as the next."""
+    beside: float
 
 
 @dataclass(frozen=True)
@@ -52,14 +64,20 @@ class Board:
 
     def __init__(self, client: redis.Redis, queue: str) -> None:
         self._redis = client
-        self._speed = keys.speed(queue)
+        self._speed, self._speed_known = keys.speed(queue), keys.speed_known(queue)
         self._ratio, self._as_of = keys.ratio(queue), keys.ratio_as_of(queue)
 
-    def report_speed(self, worker: str, speed: float | None, slots: int) -> None:
+    def report_speed(
+        self, worker: str, speed: float | None, slots: int, beside: float = 0.0
+    ) -> None:
         """Say how fast `worker` is; replaces what it said before."""
         with redis_errors():
-            entry = {"speed": speed, "slots": slots, "at_ms": self._now_ms()}
-            self._redis.hset(self._speed, worker, json.dumps(entry))
+            entry = {"speed": speed, "slots": slots, "beside": beside, "at_ms": self._now_ms()}
+            pipe = self._redis.pipeline(transaction=False)
+            pipe.hset(self._speed, worker, json.dumps(entry))
+            if speed is not None:
+                pipe.set(self._speed_known, json.dumps([speed / max(1, slots), beside]))
+            pipe.execute()
 
     def forget_speed(self, worker: str) -> None:
         """The worker has stopped: do not count on it any longer."""
@@ -80,6 +98,19 @@ class Board:
             if gone:
                 self._redis.hdel(self._speed, *gone)
         return live
+
+    def slot_speed_known(self) -> SlotSpeed | None:
+        """The speed of one slot as any worker last reported it, also one that is gone; None when
+        none ever has since Redis was emptied.
+        """
+        with redis_errors():
+            text = self._redis.get(self._speed_known)
+        try:
+            speed, beside = map(float, json.loads(str(text))) if text is not None else (0.0, 0.0)
+        except (ValueError, TypeError):
+            return None  # of another version, or somebody's hand
+        known = 0.0 < speed < math.inf and 0.0 <= beside < math.inf
+        return SlotSpeed(speed, beside) if known else None
 
     def write_ratios(self, ratios: Mapping[str, float], as_of_ms: int) -> None:
         """Replace all ratios {job id: 1 + W/S} at once."""
@@ -117,6 +148,7 @@ def _read_speed(worker: str, text: str, now_ms: int) -> WorkerSpeed | None:
         entry = json.loads(text)
         speed = None if entry["speed"] is None else float(entry["speed"])
         age_s = (now_ms - int(entry["at_ms"])) / 1000
-        return WorkerSpeed(worker, speed, int(entry["slots"]), max(0.0, age_s))
-    except (ValueError, KeyError, TypeError):
+        beside = float(entry.get("beside", 0.0))
+        return WorkerSpeed(worker, speed, int(entry["slots"]), max(0.0, age_s), beside)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,14 @@ import redis
 from pipeline.queue import keys
 from pipeline.queue.outage import redis_errors
 from pipeline.scheduling.policies import Policy, Waiting, arrivals_ahead_ms, order_key, pairs
+from pipeline.scheduling.sketch import Sketch, ranks
 from pipeline.scheduling.work import BUCKETS
 
 HEAD_READ = 16
 """Jobs of a bucket that `head` reads at first."""
+
+MARKS = 5
+"""Jobs of a bucket that a sketch holds at most."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +79,26 @@ class Order:
             for bucket, rows in zip(read, answers, strict=True)
         }
 
-    def ahead(self, places: Sequence[Waiting], policy: Policy, now_ms: int) -> list[Ahead]:
+    def ahead(
+        self,
+        places: Sequence[Waiting],
+        policy: Policy,
+        now_ms: int,
+        likely: Iterable[int] | None = None,
+    ) -> list[Ahead]:
         """Who waits before each of `places` at `now_ms` (Postgres time). One place costs one
         pipeline; for several, only buckets that hold somebody are asked, after one more.
 
         A place need not wait here: then it is told who would go before it. In every bucket those
         are the jobs that arrived before some moment, which follows from the place's own rank:
-        u * W + v >= rank.
+        u * W + v >= rank. `likely`: buckets that held somebody a moment ago. If with the place's
+        own they still hold all, one place costs no more than asking them.
         """
         table = pairs(policy)
+        if likely is not None and len(places) == 1:
+            known = sorted({*likely, places[0].bucket})
+            if (found := self._ahead_in(places[0], known, table, now_ms)) is not None:
+                return [found]
         buckets = sorted(self.by_bucket()) if len(places) > 1 else range(BUCKETS)
         with redis_errors():
             pipe = self._redis.pipeline(transaction=False)
@@ -94,6 +109,26 @@ class Order:
         return [
             _read_ahead(place, buckets, list(itertools.islice(answers, size))) for place in places
         ]
+
+    def _ahead_in(
+        self,
+        place: Waiting,
+        buckets: Sequence[int],
+        table: Sequence[tuple[float, float]],
+        now_ms: int,
+    ) -> Ahead | None:
+        """Who of these buckets is ahead of a place; None when another bucket holds somebody."""
+        ends = [-1, *buckets, BUCKETS]
+        gaps = [(low + 1, high) for low, high in itertools.pairwise(ends) if high > low + 1]
+        with redis_errors():
+            pipe = self._redis.pipeline(transaction=False)
+            for low, high in gaps:
+                pipe.zcount(self._ready, low * keys.SCORE_BASE, f"({high * keys.SCORE_BASE}")
+            self._ask_ahead(pipe, place, buckets, table, now_ms)
+            answers = pipe.execute()
+        if any(answers[: len(gaps)]):
+            return None
+        return _read_ahead(place, buckets, answers[len(gaps) :])
 
     def _ask_ahead(
         self,
@@ -119,6 +154,31 @@ class Order:
                 first, end = bucket * keys.SCORE_BASE, (bucket + 1) * keys.SCORE_BASE
                 pipe.zcount(self._ready, first, f"({end}")
             return {bucket: count for bucket, count in enumerate(pipe.execute()) if count}
+
+    def sketch(self) -> Sketch:
+        """The queue in few numbers; what is claimed while it is read may be missing in it."""
+        sizes, first = self.by_bucket(), 0
+        with redis_errors():
+            pipe = self._redis.pipeline(transaction=False)
+            asked = []
+            for bucket, count in sizes.items():
+                for rank in ranks(count, MARKS):
+                    asked.append((bucket, rank))
+                    pipe.zrange(self._ready, first + rank, first + rank, withscores=True)
+                first += count
+            answers = pipe.execute()
+        marks: dict[int, list[tuple[int, int]]] = {}
+        for (bucket, rank), answer in zip(asked, answers, strict=True):
+            for _, value in answer:
+                found, arrival_ms = keys.from_score(value)
+                if found == bucket:
+                    marks.setdefault(bucket, []).append((rank, arrival_ms))
+        return Sketch(marks)
+
+    def some(self, number: int) -> list[str]:
+        """Ids of up to `number` jobs that wait, drawn by chance."""
+        with redis_errors():
+            return [str(job_id) for job_id in self._redis.zrandmember(self._ready, number) or []]
 
 
 def _read_ahead(place: Waiting, buckets: Sequence[int], answer: list[Any]) -> Ahead:

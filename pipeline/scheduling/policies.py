@@ -140,7 +140,9 @@ def arrivals_ahead_ms(
         return order_key(Waiting("", bucket, arrival_ms), table, now_ms) < own
 
     u, v = table[bucket]
-    guess = now_ms - int(min(now_ms, max(0.0, (-own[0] - v) / u))) if u > 0 else now_ms
+    if not u > 0:  # a rank that does not grow: all of the bucket or none
+        return 2 * now_ms if goes_before(0) else 0
+    guess = now_ms - int(min(now_ms, max(0.0, (-own[0] - v) / u)))
     before, after, step = guess, guess, 1
     while before > 0 and not goes_before(before - 1):
         before, step = max(0, before - step), step * 2

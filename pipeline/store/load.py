@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -43,11 +43,20 @@ _COLUMNS = (
 )
 
 
-def standing(c: Connection, job_id: str) -> Standing | None:
-    """How the job stands; None when there is none, or it was not probed yet, or has ended."""
-    row = c.execute(select(*_COLUMNS).where(jobs.c.id == UUID(job_id))).first()
+def standing(c: Connection, job_id: str) -> tuple[Standing, int] | None:
+    """(how the job stands, Postgres time in ms); None when there is none, or it was not probed yet,
+    or has ended.
+    """
+    now_ms = (func.extract("epoch", func.clock_timestamp()) * 1000).label("now_ms")
+    row = c.execute(select(*_COLUMNS, now_ms).where(jobs.c.id == UUID(job_id))).first()
     found = _standing(row) if row is not None else None
-    return found if found and found.state in _LIVE else None
+    return (found, int(row.now_ms)) if row and found and found.state in _LIVE else None
+
+
+def standings(c: Connection, job_ids: Sequence[str]) -> list[Standing]:
+    """How several jobs stand; those that are not live are left out."""
+    rows = c.execute(select(*_COLUMNS).where(jobs.c.id.in_([UUID(job_id) for job_id in job_ids])))
+    return [found for found in map(_standing, rows) if found.state in _LIVE]
 
 
 def in_hand(c: Connection) -> list[Standing]:
@@ -57,24 +66,60 @@ def in_hand(c: Connection) -> list[Standing]:
     return [_standing(row) for row in rows]
 
 
-def last_of_batch(c: Connection, batch_id: str) -> tuple[list[tuple[State, Waiting]], bool]:
-    """(the latest arrival of each size that waits, by state; whether one is not probed yet).
+@dataclass(frozen=True)
+class Unprobed:
+    """Jobs of a batch, about equally long, that are not probed yet."""
 
-    Inside a size the latest arrival goes last under every policy.
-    """
-    states = [State.RECEIVED.value, *(stage.waiting.value for stage in STAGES)]
-    rows = c.execute(
+    length_s: float | None
+    """As their sender said, else the mean of the batch; None when neither is known."""
+    jobs: int
+    first_ms: int
+    """When the first and the last of them came."""
+    last_ms: int
+
+
+@dataclass(frozen=True)
+class RestOfBatch:
+    """What of a batch has not ended."""
+
+    waiting: Mapping[State, Sequence[Waiting]]
+    """The latest arrival of each size, by state: inside a size it goes last under every policy."""
+    in_hand: Sequence[Standing]
+    unprobed: Sequence[Unprobed]
+
+
+def rest_of_batch(c: Connection, batch_id: str) -> RestOfBatch:
+    """What of a batch has not ended."""
+    mine = jobs.c.batch_id == batch_id
+    waiting: dict[State, list[Waiting]] = {stage.waiting: [] for stage in STAGES}
+    for row in c.execute(
         select(jobs.c.state, jobs.c.bucket, func.max(jobs.c.arrival_ms).label("arrival_ms"))
-        .where(jobs.c.batch_id == batch_id, jobs.c.state.in_(states))
+        .where(mine, jobs.c.state.in_([state.value for state in waiting]))
         .group_by(jobs.c.state, jobs.c.bucket)
-    ).all()
-    unprobed = any(row.state == State.RECEIVED.value for row in rows)
-    waiting = [
-        (State(row.state), Waiting("", row.bucket or 0, row.arrival_ms))
-        for row in rows
-        if row.state != State.RECEIVED.value
-    ]
-    return waiting, unprobed
+    ):
+        waiting[State(row.state)].append(Waiting("", row.bucket or 0, row.arrival_ms))
+    working = [stage.working.value for stage in STAGES]
+    held = c.execute(select(*_COLUMNS).where(mine, jobs.c.state.in_(working)))
+    return RestOfBatch(waiting, [_standing(row) for row in held], _unprobed(c, batch_id))
+
+
+def _unprobed(c: Connection, batch_id: str) -> list[Unprobed]:
+    mean_s = select(func.avg(jobs.c.duration_s)).where(jobs.c.batch_id == batch_id)
+    length_s = func.coalesce(jobs.c.duration_hint_s, mean_s.scalar_subquery())
+    one = (
+        select(length_s.label("length_s"), jobs.c.arrival_ms)
+        .where(jobs.c.batch_id == batch_id, jobs.c.state == State.RECEIVED.value)
+        .subquery()
+    )
+    rows = c.execute(
+        select(
+            func.avg(one.c.length_s).label("length_s"),
+            func.count().label("jobs"),
+            func.min(one.c.arrival_ms).label("first_ms"),
+            func.max(one.c.arrival_ms).label("last_ms"),
+        ).group_by(func.round(10 * func.ln(func.greatest(one.c.length_s, 0.1))))
+    )
+    return [Unprobed(row.length_s, row.jobs, row.first_ms, row.last_ms) for row in rows]
 
 
 def arrivals(c: Connection, now_ms: int, slice_s: float, slices: int) -> Sequence[dict[int, int]]:

@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -59,7 +60,7 @@ def test_a_batch_tells_how_many_stand_where_and_how_far_it_is(
 
     assert set(read) == {
         *("batch_id", "created_at", "completed_at", "counts", "jobs", "duration_s"),
-        *("duration_done_s", "progress", "eta_s"),
+        *("duration_done_s", "progress", "eta_s", "eta_p90_s", "done_by", "done_by_p90"),
     }
     one_each = dict.fromkeys(("queued", "processing", "completed", "failed", "cancelled"), 1)
     assert read["counts"] == one_each
@@ -362,9 +363,13 @@ def test_a_batch_tells_when_its_last_job_will_be_done(api: TestClient, parts: Pa
         driven.surveyed(parts, job_id)
     parts.queues[TRANSCRIBE.name].board.report_speed("w@gpu", 2.5, 4)
     singly = [api.get(f"/v1/jobs/{job_id}").json()["eta_s"] for job_id in ids]
-    told = api.get("/v1/batches/monday").json()["eta_s"]
-    assert told == pytest.approx(max(singly), rel=0.1)
-    assert told > 0
+    batch = api.get("/v1/batches/monday").json()
+    assert batch["eta_s"] == pytest.approx(max(singly), rel=0.1)
+    assert 0 < batch["eta_s"] < batch["eta_p90_s"]
+    now = datetime.now(UTC)
+    likely, late = (datetime.fromisoformat(batch[n]) for n in ("done_by", "done_by_p90"))
+    assert now - timedelta(seconds=1) < likely <= late < now + timedelta(seconds=10)
     for job_id in ids:
         api.post(f"/v1/jobs/{job_id}/cancel")
-    assert api.get("/v1/batches/monday").json()["eta_s"] is None
+    ended = api.get("/v1/batches/monday").json()
+    assert [ended[name] for name in ("eta_s", "eta_p90_s", "done_by", "done_by_p90")] == [None] * 4

@@ -249,7 +249,7 @@ def test_the_queue_goes_on_by_itself_on_a_terminal_until_ctrl_c(
     driven.surveyed(parts, driven.received(parts, "first.wav"))
     parts.queues["transcribe"].board.report_speed("w@gpu", 2.5, 4)
     screen = Screen(["queue"], {**os.environ, **environ, "FAIRSCRIBE_API_URL": url})
-    screen.until("first.wav", "2.5 slot seconds a second", "all done in")
+    screen.until("first.wav", "2.5 slot seconds a second", "all done in", "nine times in ten")
     driven.running(parts, driven.received(parts, "second.wav"))
     screen.until("second.wav", "who is in work", "transcriber")
     assert screen.end() == 0

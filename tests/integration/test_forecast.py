@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
+from sqlalchemy import text, update
 
 from bench.eta import lengths, measure, put_surveyed
+from pipeline.errors import PartDown
 from pipeline.job import SURVEY, TRANSCRIBE, State
 from pipeline.parts import Parts
 from pipeline.queue import keys
 from pipeline.queue.board import SPEED_KEPT_S
 from pipeline.queue.redis_queue import connect
-from pipeline.scheduling.policies import parse_policy
+from pipeline.scheduling.calibration import Calibration
+from pipeline.scheduling.policies import Waiting, pairs, parse_policy
 from pipeline.scheduling.work import bucket_survey_s, bucket_work_s
 from pipeline.steps.forecast import forecast_batch, forecast_job, look
-from pipeline.steps.forecast.outlook import Forecast
+from pipeline.steps.forecast.calibrate import calibrate
+from pipeline.steps.forecast.outlooks import HANDS_KEPT_S
+from pipeline.steps.forecast.told import UNKNOWN, Forecast
 from pipeline.steps.ratio import write_ratios
+from pipeline.store import forecasts, jobs, load, tables
+from pipeline.store.forecasts import Foretold
+from pipeline.store.session import transaction
 from tests import driven
 from tests.lines import eventually, pulling, states
 from workers.echo_engine import EchoEngine
 
 UNIT_S = bucket_work_s(50)
 """Work of a job in bucket 50, one window: 1.17."""
+
+
+@pytest.fixture
+def parts(parts: Parts) -> Parts:
+    """Parts that look anew for every forecast."""
+    parts.outlooks.kept_s = 0.0
+    return parts
 
 
 def report(parts: Parts, transcribe: float | None = None, survey: float | None = None) -> None:
@@ -46,9 +64,13 @@ def waiting(parts: Parts, count: int, batch: str | None = None) -> list[str]:
 
 
 def eta(parts: Parts, job_id: str) -> float:
-    found = forecast_job(parts, job_id).eta_s
+    """By queue arithmetic alone, its place asked of its line."""
+    with transaction(parts.store) as c:
+        found = load.standing(c, job_id)
     assert found is not None
-    return found
+    raw_s = look(parts).raw_s(found[0])
+    assert raw_s is not None
+    return raw_s
 
 
 @pytest.mark.parametrize("policy", ["sjf", "hrrn(1.5)"])
@@ -57,12 +79,12 @@ def test_forecasts_under_load_come_true(parts: Parts, policy: str) -> None:
     sizes = lengths(60, seed=2, call_s=60.0)
     with pulling(parts, EchoEngine(slots=4, fixed_s=0.06, per_second_s=0.004)):
         put_surveyed(parts, 20.0)  # so that a speed is known
-        eventually(lambda: look(parts).capacity(TRANSCRIBE))
+        eventually(lambda: look(parts).measures.capacity(TRANSCRIBE))
         run = measure(
             parts,
             [lambda s=s: put_surveyed(parts, s) for s in sizes],  # type: ignore[misc]
             lambda: 0.04,
-            lambda job_id: forecast_job(parts, job_id),
+            lambda job_id: forecast_job(parts, job_id).times,
             burst=30,
             every_s=0.2,
         )
@@ -70,7 +92,8 @@ def test_forecasts_under_load_come_true(parts: Parts, policy: str) -> None:
     assert len(run.ends_s) == 60
     assert len(errors) >= 20
     assert statistics.median(errors) <= 0.5
-    assert all((sample.forecast.eta_s or 0.0) >= 0.0 for sample in run.samples)
+    assert all(0.0 <= times.p50_s <= times.p90_s for times, _ in run.told())
+    assert run.held() >= 0.7
 
 
 # -- one job --------------------------------------------------------------------------------
@@ -92,7 +115,9 @@ def test_a_waiting_job_waits_for_what_goes_before_it(
     ids = waiting(parts, 3)
     third = forecast_job(parts, ids[2])
     assert third.position == before + 1
-    assert third.eta_s == pytest.approx(before / 2 + 1.0, rel=0.05)
+    assert eta(parts, ids[2]) == pytest.approx(before / 2 + 1.0, rel=0.05)
+    assert third.times is not None
+    assert 0 < third.times.p50_s < third.times.p90_s < 10
 
 
 def test_more_workers_are_faster_and_one_that_fell_silent_does_not_count(parts: Parts) -> None:
@@ -110,7 +135,7 @@ def test_more_workers_are_faster_and_one_that_fell_silent_does_not_count(parts: 
     assert eta(parts, ids[-1]) == pytest.approx(alone_s, rel=0.05)
     assert redis.hkeys(key) == ["transcribe@here"]  # and is forgotten
     board.forget_speed("transcribe@here")
-    assert forecast_job(parts, ids[-1]).eta_s is None
+    assert forecast_job(parts, ids[-1]).times is None
 
 
 def test_a_job_in_work_has_no_place_and_what_is_left_of_its_time(parts: Parts) -> None:
@@ -118,8 +143,8 @@ def test_a_job_in_work_has_no_place_and_what_is_left_of_its_time(parts: Parts) -
     ticket = driven.running(parts, driven.received(parts))
     found = forecast_job(parts, ticket.job_id)
     assert found.position is None
-    assert found.eta_s is not None
-    assert 0 < found.eta_s < 3.0
+    assert found.times is not None
+    assert 0 < found.times.p50_s < 3.0
 
 
 def test_a_job_that_is_not_surveyed_yet_waits_for_whichever_takes_longer(parts: Parts) -> None:
@@ -155,10 +180,23 @@ def test_a_job_that_has_ended_or_is_not_probed_has_neither(
     ended, fresh = driven.received(parts), driven.received(parts)
     end(parts, ended)
     for job_id in (ended, fresh, driven.nobody()):
-        assert forecast_job(parts, job_id) == Forecast(None, None)
+        assert forecast_job(parts, job_id) == UNKNOWN
 
 
 # -- a batch, and all -----------------------------------------------------------------------
+
+
+def batch_s(parts: Parts, batch_id: str) -> float:
+    times = forecast_batch(parts, batch_id)
+    assert times is not None
+    assert times.p50_s <= times.p90_s
+    return times.p50_s
+
+
+def job_s(parts: Parts, job_id: str) -> float:
+    times = forecast_job(parts, job_id).times
+    assert times is not None
+    return times.p50_s
 
 
 def test_a_batch_is_done_when_its_last_job_is(parts: Parts) -> None:
@@ -166,41 +204,228 @@ def test_a_batch_is_done_when_its_last_job_is(parts: Parts) -> None:
     report(parts, transcribe=2 * UNIT_S)
     mine = waiting(parts, 3, "mine")
     others = waiting(parts, 20, "others")
-    assert forecast_batch(parts, "mine") == pytest.approx(eta(parts, mine[-1]), rel=0.05)
-    assert forecast_batch(parts, "others") == pytest.approx(eta(parts, others[-1]), rel=0.05)
+    assert batch_s(parts, "mine") == pytest.approx(job_s(parts, mine[-1]), rel=0.05)
+    assert batch_s(parts, "others") == pytest.approx(job_s(parts, others[-1]), rel=0.05)
     set_policy(parts, "sjf")  # the largest is last, whenever it came
     driven.surveyed(parts, driven.received(parts, batch_id="mine"), bucket=90)
     waiting(parts, 1, "mine")
-    assert (forecast_batch(parts, "mine") or 0.0) > eta(parts, waiting(parts, 1)[0])
+    assert batch_s(parts, "mine") > job_s(parts, waiting(parts, 1)[0])
 
 
-def test_a_batch_whose_jobs_have_ended_is_done_and_one_not_probed_cannot_be_foretold(
-    parts: Parts,
-) -> None:
+def test_a_batch_whose_jobs_have_ended_is_done(parts: Parts) -> None:
     report(parts, transcribe=1.0)
     driven.completed(parts, driven.received(parts, batch_id="done"))
-    assert forecast_batch(parts, "done") == 0.0
-    waiting(parts, 2, "fresh")
+    assert batch_s(parts, "done") == batch_s(parts, "nobody's") == 0.0
+
+
+def test_jobs_of_a_batch_that_are_not_probed_are_as_long_as_said_else_as_the_mean(
+    parts: Parts,
+) -> None:
+    set_policy(parts, "fcfs")
+    report(parts, transcribe=UNIT_S, survey=1e6)
     driven.received(parts, batch_id="fresh")
-    assert forecast_batch(parts, "fresh") is None
-    assert forecast_batch(parts, "nobody's") == 0.0
+    assert forecast_batch(parts, "fresh") is None  # nothing is known of any
+    hint(parts, 60.0)
+    hinted_s = batch_s(parts, "fresh")
+    hint(parts, 600.0)
+    assert batch_s(parts, "fresh") == pytest.approx(10 * hinted_s, rel=0.2)
+    hint(parts, None)
+    waiting(parts, 1, "fresh")  # of 4 s, as driven.py has it
+    one_s = batch_s(parts, "fresh")
+    for _ in range(20):
+        driven.received(parts, batch_id="fresh")
+    assert batch_s(parts, "fresh") > 5 * one_s  # 21 that nobody has probed stand in line
+
+
+def hint(parts: Parts, seconds: float | None) -> None:
+    """Let senders have said how long their recordings are."""
+    with transaction(parts.store) as c:
+        c.execute(update(tables.jobs).values(duration_hint_s=seconds))
 
 
 def test_a_batch_with_one_job_in_work_is_done_no_sooner_than_that(parts: Parts) -> None:
     report(parts, transcribe=UNIT_S / 50)
     driven.running(parts, driven.received(parts, batch_id="b"))
-    assert (forecast_batch(parts, "b") or 0.0) > 10.0
+    assert batch_s(parts, "b") > 10.0
 
 
 def test_all_is_done_when_the_slower_stage_has_done_its_work(parts: Parts) -> None:
-    assert look(parts).all_done_s() == 0.0
+    def all_done() -> tuple[float, float] | None:
+        """(by queue arithmetic, P50)."""
+        outlook = look(parts)
+        plain = replace(outlook, calibration=Plain({}))
+        times, raw = outlook.all_done(), plain.all_done()
+        return (raw.p50_s, times.p50_s) if times and raw else None
+
+    assert all_done() == (0.0, 0.0)
     waiting(parts, 10)
     driven.probed(parts, driven.received(parts))
-    assert look(parts).all_done_s() is None
-    report(parts, transcribe=UNIT_S, survey=1000.0)
-    assert look(parts).all_done_s() == pytest.approx(11.0, rel=0.05)
-    report(parts, transcribe=UNIT_S, survey=bucket_survey_s(50) / 60)
-    assert look(parts).all_done_s() == pytest.approx(60.0, rel=0.05)
+    assert all_done() is None
+    for survey, expected_s in ((1000.0, 11.0), (bucket_survey_s(50) / 60, 60.0)):
+        report(parts, transcribe=UNIT_S, survey=survey)
+        raw_s, p50_s = all_done() or (0.0, 0.0)
+        assert raw_s == pytest.approx(expected_s, rel=0.05)
+        assert p50_s == pytest.approx(expected_s, rel=0.5)
+
+
+class Plain(Calibration):
+    """Believes the arithmetic."""
+
+    def told(self, kind: str, raw_s: float) -> tuple[float, float]:
+        return raw_s, raw_s
+
+
+# -- one look for all -----------------------------------------------------------------------
+
+
+def test_all_who_ask_within_a_second_are_told_from_one_look(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    was = load.arrivals
+    monkeypatch.setattr(load, "arrivals", lambda *how: looks.append(1) or was(*how))  # type: ignore[func-returns-value]
+    parts.outlooks.kept_s = 60.0
+    report(parts, transcribe=UNIT_S)
+    ids = waiting(parts, 4)
+    with ThreadPoolExecutor(8) as many:
+        told = list(many.map(lambda n: forecast_job(parts, ids[n % 4]), range(40)))
+    assert len(looks) == 1
+    assert all(one.times for one in told)
+    assert sorted({one.position for one in told if one.position}) == [1, 2, 3, 4]
+    waiting(parts, 1, "later")  # not in the look, but positions are asked of the line itself
+    late = driven.received(parts)
+    driven.surveyed(parts, late)
+    assert forecast_job(parts, late).position == 6
+    small = driven.received(parts)
+    driven.surveyed(parts, small, bucket=40)
+    set_policy(parts, "sjf")  # in force at once
+    assert forecast_job(parts, small).position == 1
+    assert len(looks) == 1
+
+
+def test_who_is_in_hand_is_seen_sooner_than_all_else(parts: Parts) -> None:
+    parts.outlooks.kept_s = 60.0
+    report(parts, transcribe=UNIT_S)
+    assert look(parts).in_hand == []
+    job_id = driven.running(parts, driven.received(parts)).job_id
+    held = eventually(lambda: look(parts).in_hand, HANDS_KEPT_S + 5)
+    assert [one.place.job_id for one in held] == [job_id]
+
+
+def test_an_outage_is_told_and_nobody_waits_for_the_lock_of_who_failed(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(_: object) -> None:
+        raise PartDown("Postgres does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(load, "in_hand", down)
+        for _ in range(2):
+            with pytest.raises(PartDown):
+                look(parts)
+    assert look(parts).in_hand == []
+
+
+def test_the_sketch_of_a_line_agrees_with_the_line(parts: Parts) -> None:
+    queue, rng = parts.queues[TRANSCRIBE.name], random.Random(3)
+    now_ms = queue.time_ms()
+    crowd = [
+        Waiting(f"job-{n:05d}", rng.randrange(40, 60), now_ms - rng.randrange(600_000))
+        for n in range(400)
+    ]
+    queue.enqueue(crowd)
+    sketch = queue.order.sketch()
+    assert sketch.by_bucket() == queue.order.by_bucket()
+    for policy in (parse_policy(p) for p in ("fcfs", "sjf", "hrrn(2.5)", "aged(20)")):
+        for place in crowd[:20]:
+            (exact,) = queue.order.ahead([place], policy, now_ms)
+            (likely,) = queue.order.ahead([place], policy, now_ms, likely=range(45, 50))
+            assert likely == exact
+            (known,) = queue.order.ahead([place], policy, now_ms, likely=sketch.marks)
+            assert known == exact
+            near = sum(sketch.ahead(place, pairs(policy), now_ms).values())
+            assert near == pytest.approx((exact.position or 0) - 1, abs=20)
+
+
+# -- calibration ----------------------------------------------------------------------------
+
+
+def test_what_was_foretold_is_settled_when_its_job_ends_and_makes_the_next_forecast_right(
+    parts: Parts,
+) -> None:
+    set_policy(parts, "fcfs")
+    report(parts, transcribe=2 * UNIT_S, survey=1000.0)
+    before = look(parts).calibrated(State.SURVEYED, 1.0)
+    for _ in range(20):  # each is foretold in about a second and takes three
+        job_id = waiting(parts, 1)[0]
+        calibrate(parts)
+        parts.queues[TRANSCRIBE.name].withdraw([job_id])
+        with transaction(parts.store) as c:
+            (ticket,) = jobs.grant(c, TRANSCRIBE, [job_id], "w", "tiny.en")
+            c.execute(text("UPDATE forecasts SET made_at = made_at - interval '3 s'"))
+        driven.completed(parts, job_id, ticket)
+    calibrate(parts)
+    after = look(parts).calibrated(State.SURVEYED, 1.0)
+    assert after.p50_s > 2 * before.p50_s
+    assert after.p50_s <= after.p90_s
+    with transaction(parts.store) as c:
+        (kind,) = forecasts.calibrated(c)
+        assert forecasts.unsettled(c) == {}
+    assert (kind.kind, kind.forecasts) == ("surveyed", 20)
+    assert 0.0 <= kind.before_p90 <= 1.0
+    assert kind.median_ratio > 1.2
+
+
+def test_nothing_is_noted_of_an_empty_house_nor_of_one_whose_speed_nobody_knows(
+    parts: Parts,
+) -> None:
+    calibrate(parts)
+    waiting(parts, 3)
+    calibrate(parts)
+    with transaction(parts.store) as c:
+        assert forecasts.unsettled(c) == {}
+    report(parts, transcribe=UNIT_S)
+    driven.running(parts, driven.received(parts))
+    calibrate(parts)
+    with transaction(parts.store) as c:
+        assert {kind for kind, _ in forecasts.unsettled(c)} == {"surveyed", "running"}
+
+
+def test_a_forecast_of_a_job_that_failed_is_no_truth_and_of_the_rest_the_newest_are_kept(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecasts, "KEPT", 3)
+    failing, done = waiting(parts, 1)[0], driven.received(parts)
+    ticket = driven.running(parts, done)
+    said = [Foretold(failing, "surveyed", 1.0, 1.0, 1.0)]
+    said += [Foretold(done, "running", float(n), 1.0, 1.0) for n in (50, 3, 4, 5, 6)]
+    said.append(Foretold(driven.nobody(), "running", 1.0, 1.0, 1.0))  # erased meanwhile
+    with transaction(parts.store) as c:
+        forecasts.note(c, said)
+    driven.failed(parts, failing)
+    driven.completed(parts, done, ticket)
+    with transaction(parts.store) as c:
+        forecasts.settle(c)
+        kept = c.execute(text("SELECT raw_s FROM forecasts ORDER BY id")).scalars().all()
+    assert kept == [50.0, 4.0, 5.0, 6.0]  # of each horizon the newest three
+
+
+# -- after a start --------------------------------------------------------------------------
+
+
+def test_a_worker_that_has_done_nothing_yet_is_taken_to_be_as_fast_as_the_last(
+    parts: Parts,
+) -> None:
+    board = parts.queues[TRANSCRIBE.name].board
+    (job_id,) = waiting(parts, 1)
+    board.report_speed("old", 2 * UNIT_S, 2)
+    known_s = eta(parts, job_id)
+    board.forget_speed("old")
+    assert forecast_job(parts, job_id).times is None  # nobody is there
+    board.report_speed("new", None, 4)
+    assert eta(parts, job_id) == pytest.approx(known_s, rel=0.05)
+    connect(parts.settings.redis_url or "").set(keys.speed_known(TRANSCRIBE.name), "by hand")
+    assert board.slot_speed_known() is None
 
 
 # -- what is written up ---------------------------------------------------------------------

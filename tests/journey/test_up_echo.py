@@ -83,6 +83,7 @@ def test_every_recording_is_one_task_in_flower_and_none_of_its_words_is_there(up
         "fairscribe.probe",
         "fairscribe.sweep",
         "fairscribe.ratio",
+        "fairscribe.calibrate",
     }
 
     # nothing of what was sent or said can be read in any of its answers

@@ -1,23 +1,33 @@
 """forecast: when will a job, a batch, everything be done.
 
-The arithmetic is in scheduling/forecast.py; here is gathered what it needs to know. One look at
-Postgres (who is in hand, what came in the last minute) and at both queues (policy, speeds) makes an
-`Outlook`; each forecast from it costs one pipeline to Redis for each look at a queue's order.
+Once a second at most a process looks at Postgres and at both queues; what it saw is kept as an
+`Outlook`, from which every forecast of that second is arithmetic (scheduling/forecast.py). A job's
+own place is asked of its queue for each forecast, so positions are exact at read time. How far the
+arithmetic is from the truth is learned from a sample of forecasts (calibrate.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from sqlalchemy import Engine
 
-from pipeline.job import STAGES
+from pipeline.job import STAGES, SURVEY, Stage
+from pipeline.queue.order import Ahead
 from pipeline.queue.redis_queue import RedisQueue
-from pipeline.scheduling.policies import order_key, pairs
+from pipeline.scheduling.policies import Waiting, order_key, pairs
+from pipeline.scheduling.sketch import Marks
+from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.settings import Settings
-from pipeline.steps.forecast.outlook import SLICE_S, SLICES, Forecast, Outlook
-from pipeline.store import load, policies
-from pipeline.store.session import clock_ms, transaction
+from pipeline.steps.forecast.measures import stage_of
+from pipeline.steps.forecast.outlook import Outlook
+from pipeline.steps.forecast.outlooks import Outlooks
+from pipeline.steps.forecast.told import UNKNOWN, Forecast, Times
+from pipeline.store import load
+from pipeline.store.load import Unprobed
+from pipeline.store.session import transaction
 
 
 class Sources(Protocol):
@@ -33,57 +43,97 @@ class Sources(Protocol):
 
     @property
     def settings(self) -> Settings:
-        """For the policy of the start and the default language."""
+        """For the default language."""
+
+    @property
+    def outlooks(self) -> Outlooks:
+        """What this process saw last."""
 
 
-def forecast_job(parts: Sources, job_id: str) -> Forecast:
-    """Position and ETA of a job; both None when it has ended or was not probed yet.
+def look(parts: Sources) -> Outlook:
+    """How things stand, as of a second ago at most, under the policies in force now.
 
     Raises `PartDown`.
     """
-    outlook = look(parts, job_id)
-    return outlook.job(outlook.asked) if outlook.asked else Forecast(None, None)
+    outlook = parts.outlooks.now()
+    policies = {name: queue.policy() for name, queue in parts.queues.items()}
+    changed = {
+        name: policy
+        for name, policy in policies.items()
+        if policy not in (None, outlook.policies[name])
+    }
+    return replace(outlook, policies={**outlook.policies, **changed}) if changed else outlook
 
 
-def forecast_batch(parts: Sources, batch_id: str) -> float | None:
-    """Seconds until the last job of the batch ends: 0 when all have, None when nobody can say.
+def forecast_job(parts: Sources, job_id: str) -> Forecast:
+    """Position and times of a job; nothing of one that has ended or was not probed yet.
 
-    That is while one is not probed yet, or a stage it needs has no worker. Raises `PartDown`.
+    Raises `PartDown`.
     """
+    outlook = look(parts)  # it may take a moment: before the job is read, not after
     with transaction(parts.store) as c:
-        waiting, unprobed = load.last_of_batch(c, batch_id)
+        found = load.standing(c, job_id)
+    if found is None:
+        return UNKNOWN
+    standing, now_ms = found
+    stage = stage_of(standing.state)
+    if standing.state is stage.working:
+        return Forecast(None, outlook.times(standing))
+    ahead = _ahead(parts, outlook, stage, standing.place, now_ms)
+    return Forecast(ahead.position, outlook.times(standing, ahead))
+
+
+def forecast_batch(parts: Sources, batch_id: str) -> Times | None:
+    """When the last job of the batch ends; 0 when all have, None when nobody can say.
+
+    A job that is not probed yet is taken to be as long as its sender said, else as the batch's
+    mean; its probe is taken to cost no time. Nobody can say while neither is known, or a stage that
+    is needed has no worker. Raises `PartDown`.
+    """
     outlook = look(parts)
-    if unprobed:
-        return None
-    now = outlook.now_ms
-    last = []
-    for stage in STAGES:
-        table = pairs(outlook.policies[stage.name])
-        places = [place for state, place in waiting if state is stage.waiting]
-        if places:
-            worst = max(places, key=lambda place: order_key(place, table, now))
-            last.append(outlook.waiting_eta_s(stage, worst, outlook.unplanned(worst)))
-    held = [h for h in outlook.in_hand if h.batch_id == batch_id]
-    last += [outlook.job(standing).eta_s for standing in held]
-    return None if None in last else max((eta for eta in last if eta is not None), default=0.0)
-
-
-def look(parts: Sources, job_id: str | None = None) -> Outlook:
-    """How things stand now; with `job_id` also how that job does. Raises `PartDown`."""
     with transaction(parts.store) as c:
-        asked = load.standing(c, job_id) if job_id else None
-        in_hand = load.in_hand(c)
-        decided = policies.newest_policy(c) or parts.settings.start_policy
-        now_ms = clock_ms(c)
-        slices = load.arrivals(c, now_ms, SLICE_S, SLICES)
-    queues = parts.queues
-    return Outlook(
-        queues=queues,
-        language=parts.settings.language,
-        now_ms=now_ms,
-        asked=asked,
-        in_hand=in_hand,
-        policies={name: q.policy() or decided for name, q in queues.items()},
-        speeds={name: queue.board.speeds() for name, queue in queues.items()},
-        slices=slices,
+        batch = load.rest_of_batch(c, batch_id)
+    if any(one.length_s is None for one in batch.unprobed):
+        return None
+    coming = _coming(batch.unprobed, outlook.measures.language)
+    outlook = outlook.joined_by(coming)
+    waiting = {stage: list(batch.waiting.get(stage.waiting, ())) for stage in STAGES}
+    waiting[SURVEY] += [Waiting("", bucket, marks[-1][1]) for bucket, marks in coming.items()]
+    last = [outlook.times(held) for held in batch.in_hand]
+    for stage, places in waiting.items():
+        if places:
+            table = pairs(outlook.policies[stage.name])
+            worst = max(places, key=lambda place: order_key(place, table, outlook.now_ms))
+            # who is not probed yet is in no line that could be asked
+            ahead = None if coming else _ahead(parts, outlook, stage, worst, outlook.now_ms)
+            own = outlook.measures.unplanned(worst)
+            raw_s = outlook.waiting_s(stage, worst, own, ahead=ahead)
+            last.append(None if raw_s is None else outlook.calibrated(stage.waiting, raw_s))
+    known = [times for times in last if times is not None]
+    if len(known) < len(last):
+        return None
+    return Times(
+        max((times.p50_s for times in known), default=0.0),
+        max((times.p90_s for times in known), default=0.0),
     )
+
+
+def _ahead(parts: Sources, outlook: Outlook, stage: Stage, place: Waiting, now_ms: int) -> Ahead:
+    policy, known = outlook.policies[stage.name], outlook.lines[stage.name].marks
+    (found,) = parts.queues[stage.name].order.ahead([place], policy, now_ms, likely=known)
+    return found
+
+
+def _coming(unprobed: Iterable[Unprobed], language: str) -> dict[int, Marks]:
+    """Where jobs will wait for their survey once they are probed, by bucket."""
+    counts: dict[int, list[Unprobed]] = {}
+    for one in unprobed:
+        work_s = predicted_work_s(one.length_s or 0.0, None, language)
+        counts.setdefault(bucket_of(work_s), []).append(one)
+    return {
+        bucket: [
+            (0, min(one.first_ms for one in found)),
+            (sum(one.jobs for one in found) - 1, max(one.last_ms for one in found)),
+        ]
+        for bucket, found in counts.items()
+    }
