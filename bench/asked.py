@@ -43,7 +43,7 @@ def main() -> int:
     options.add_argument("--waiting", type=int, default=10_000)
     options.add_argument("--clients", type=int, default=4)
     options.add_argument("--seconds", type=float, default=10.0)
-    options.add_argument("--policy", default="hrrn(2.5)")
+    options.add_argument("--policy", default="hrrn(2.5,300)")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         database_url, redis_url, stop = start_servers(Path(folder))

@@ -253,7 +253,7 @@ def main() -> int:
         urls = {"DATABASE_URL": up.up["database_url"], "REDIS_URL": up.up["redis_url"]}
         env = {f"FAIRSCRIBE_{k}": v for k, v in {**urls, "HOME": str(up.home)}.items()}
         parts = open_parts(read_settings(env))
-        for policy in given.policy or ["hrrn(2.5)", "hrrn(1.5)", "sjf", "fcfs"]:
+        for policy in given.policy or ["hrrn(2.5,300)", "sjf", "fcfs"]:
             up.cli("policy", policy)
             row = _one(up, parts, given, policy)
             print(json.dumps(row), flush=True)

@@ -55,7 +55,7 @@ from pipeline.settings import read_settings
 from workers.vllm_engine import CPU_SLOTS, GPU_SLOTS
 from workers.vllm_environment import on_gpu
 
-POLICIES = ("fcfs", "sjf", "hrrn(1)", "hrrn(2.5)")
+POLICIES = ("fcfs", "sjf", "hrrn(1)", "hrrn(2.5,300)")
 BY_FILE = "file-fcfs"
 
 LOAD = {"librispeech": 1.39, "uniform": 1.39, "burst": 1.0, "calls": 0.95}

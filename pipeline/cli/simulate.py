@@ -19,7 +19,7 @@ from pipeline.scheduling.scenario import LEVELS
 
 app = typer.Typer()
 
-POLICIES = "file-fcfs,fcfs,sjf,hrrn(1),hrrn(2.5)"
+POLICIES = "file-fcfs,fcfs,sjf,hrrn(1),hrrn(2.5,300)"
 SEEDS_LIMIT = 1000
 
 Read = TypeVar("Read")
