@@ -150,7 +150,14 @@ def call(job_id: str, moment_s: float, length_s: float, *, window_s: float = 1.0
     (500, [1.0, 1.0, 0.555])
     """
     full = max(0, math.ceil(length_s / FULL_WINDOW_S) - 1)
-    speech_s = [FULL_WINDOW_S] * full + [length_s - full * FULL_WINDOW_S]
+    windows = [FULL_WINDOW_S] * full + [length_s - full * FULL_WINDOW_S]
+    return in_windows(job_id, moment_s, windows, window_s=window_s)
+
+
+def in_windows(
+    job_id: str, moment_s: float, speech_s: Sequence[float], *, window_s: float = 1.0
+) -> Arrival:
+    """One recording whose windows hold `speech_s` seconds of speech each."""
     units = [window_s * (WINDOW_FIXED + (1 - WINDOW_FIXED) * s / FULL_WINDOW_S) for s in speech_s]
     works = tuple(WINDOW_S + TOKEN_S * KAPPA["en"] * s for s in speech_s)
     return Arrival(
