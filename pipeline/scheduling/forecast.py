@@ -18,7 +18,7 @@ at its turn are added at the rate of the last minute (`Inflow`). Under fcfs both
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.scheduling.policies import Waiting
@@ -48,6 +48,19 @@ class Capacity:
     def residence_s(self, unit_work: float) -> float:
         """How long a unit keeps its slot."""
         return self.slots * unit_work / self.speed
+
+
+def together(workers: Iterable[tuple[float | None, int]]) -> Capacity | None:
+    """Workers of (speed, slots) as one. Those whose speed nobody knows do not count; None when that
+    is all of them.
+
+    >>> together([(8.0, 4), (None, 4), (2.0, 1)])
+    Capacity(speed=10.0, slots=5, workers=2)
+    """
+    live = [(speed, slots) for speed, slots in workers if speed]
+    if not live:
+        return None
+    return Capacity(sum(speed for speed, _ in live), sum(slots for _, slots in live), len(live))
 
 
 @dataclass(frozen=True)

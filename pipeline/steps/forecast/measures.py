@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
 from pipeline.queue.board import SlotSpeed, WorkerSpeed
-from pipeline.scheduling.forecast import NOTHING, Capacity, Share
+from pipeline.scheduling.forecast import NOTHING, Capacity, Share, together
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import (
     bucket_of,
@@ -43,11 +43,8 @@ class Measures:
         """What the live workers of a stage do; None when nobody knows how fast any is."""
         known = self.slot_speeds[stage.name]
         slot_speed = known.speed if known else 0.0
-        speeds = [(w.speed or slot_speed * w.slots, w.slots) for w in self.speeds[stage.name]]
-        live = [(speed, slots) for speed, slots in speeds if speed]
-        if not live:
-            return None
-        return Capacity(sum(s for s, _ in live), sum(slots for _, slots in live), len(live))
+        speeds = self.speeds[stage.name]
+        return together((w.speed or slot_speed * w.slots, w.slots) for w in speeds)
 
     @cached_property
     def beside(self) -> dict[str, float]:
@@ -55,8 +52,9 @@ class Measures:
         found = {}
         for name, workers in self.speeds.items():
             known = self.slot_speeds[name]
+            last = known.beside if known else 0.0
             measured = [w.beside for w in workers if w.speed]
-            found[name] = statistics.fmean(measured) if measured else known.beside if known else 0.0
+            found[name] = statistics.fmean(measured) if measured else last
         return found
 
     @cached_property

@@ -118,16 +118,16 @@ class Outlook:
         if capacity is None or engine is None:
             return None
         place = self.measures.place_left(standing)
-        left = self.measures.left(standing)
+        left = whole = self.measures.left(standing)
+        if stage is TRANSCRIBE:
+            whole = replace(left, units=max(1, standing.windows_total))
         waiting = 0.0
         if left.units * capacity.workers > capacity.slots:
             waiting = self._work_before(stage, place)(self.now_ms)
         rest = rest_s(
             capacity,
             left,
-            whole=replace(left, units=max(1, standing.windows_total))
-            if stage is TRANSCRIBE
-            else left,
+            whole=whole,
             since_s=standing.since_s,
             serving=self._serving(stage, place, self.now_ms),
             waiting_work=waiting,
@@ -144,10 +144,7 @@ class Outlook:
         Like `waiting_s`, but the order is looked at once, now: their turn is soon.
         """
         other = TRANSCRIBE if stage is SURVEY else SURVEY
-        survey_of, engine_of = (
-            self.measures.work_of[SURVEY.name],
-            self.measures.work_of[TRANSCRIBE.name],
-        )
+        survey_of, engine_of = self._survey_of, self._engine_of
         table = pairs(self.policies[other.name])
         before: dict[int, int] = {}
         found: list[Times | None] = []
@@ -166,10 +163,7 @@ class Outlook:
     def all_done(self) -> Times | None:
         """When everything that is probed by now will have ended; None when nobody can say."""
         engine, surveyors = self.measures.capacity(TRANSCRIBE), self.measures.capacity(SURVEY)
-        survey_of, engine_of = (
-            self.measures.work_of[SURVEY.name],
-            self.measures.work_of[TRANSCRIBE.name],
-        )
+        survey_of, engine_of = self._survey_of, self._engine_of
         sizes = {name: line.by_bucket() for name, line in self.lines.items()}
         audio = _work(sizes[SURVEY.name], survey_of) + self._serving(SURVEY).work
         unheard = [h for h in self.in_hand if h.state is SURVEY.working]
