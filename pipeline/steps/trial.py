@@ -63,8 +63,6 @@ def begin(
             seed=secrets.randbits(31) if seed is None else seed,
             keep_better=keep_better,
         )
-        if trial is None:
-            raise TrialRunning
         policy = _enter(c, trial, 0)
     _tell(queues.values(), policy)
     return trial
@@ -79,7 +77,7 @@ def tick(store: Engine, queues: Mapping[str, RedisQueue]) -> Policy | None:
         trial = trials.running(c)
         if trial is None or not policies.take_turn(c):
             return None
-        trial = trials.running(c)
+        trial = trials.running(c)  # it may have been ended before the turn was ours
         policy = _go_on(c, trial) if trial else None
     if policy is not None:
         _tell(queues.values(), policy)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from pipeline.job import STAGES, State
 from pipeline.scheduling.policies import Waiting
+from pipeline.store.rows import first_id_since
 from pipeline.store.tables import jobs
 
 
@@ -131,9 +132,8 @@ def arrivals(c: Connection, now_ms: int, slice_s: float, slices: int) -> Sequenc
     at = func.floor((now_ms - jobs.c.arrival_ms) / slice_ms).label("at")
     rows = c.execute(
         select(at, jobs.c.bucket, func.count().label("jobs"))
-        # ids grow with time: a minute of slack for clocks that differ, and only new rows are read
         .where(
-            jobs.c.id >= UUID(int=max(0, since_ms - 60_000) << 80),
+            jobs.c.id >= first_id_since(since_ms),
             jobs.c.arrival_ms > since_ms,
             jobs.c.bucket.is_not(None),
         )
