@@ -33,7 +33,7 @@ from pipeline.parts import Parts, open_parts
 from pipeline.queue.redis_queue import RedisQueue, connect
 from pipeline.scheduling.policies import Waiting, order_key, pairs, parse_policy
 from pipeline.scheduling.work import bucket_work_s, predicted_work_s
-from pipeline.settings import read_settings
+from pipeline.settings import DEFAULT_POLICY, read_settings
 from pipeline.steps.forecast import forecast_job, look
 from pipeline.steps.forecast.told import Times
 from pipeline.store.forecasts import calibrated
@@ -253,7 +253,7 @@ def main() -> int:
         urls = {"DATABASE_URL": up.up["database_url"], "REDIS_URL": up.up["redis_url"]}
         env = {f"FAIRSCRIBE_{k}": v for k, v in {**urls, "HOME": str(up.home)}.items()}
         parts = open_parts(read_settings(env))
-        for policy in given.policy or ["hrrn(2.5,300)", "sjf", "fcfs"]:
+        for policy in given.policy or [DEFAULT_POLICY, "sjf", "fcfs"]:
             up.cli("policy", policy)
             row = _one(up, parts, given, policy)
             print(json.dumps(row), flush=True)
