@@ -31,7 +31,7 @@ from bench.arrivals import Arrivals, Came
 from bench.clips import Clip, hollow, spoken
 from bench.demo import everything_up, throwaway_home
 from bench.fitted import Fit, fit
-from bench.pipeline import with_foreign
+from bench.pipeline import foreign_load
 from bench.reckoned import (
     AGAIN,
     Engine,
@@ -197,17 +197,12 @@ def _serve(
 ) -> tuple[list[Came], dict[str, float]]:
     """All jobs under a policy; also the share of the machine that somebody else used."""
     arrivals.follow(rule(name), "an experiment")
-    served: list[Came] = []
-
-    def serve() -> dict[str, Any]:
+    with foreign_load([os.getpid()]) as others:  # the house is a child of ours
         if timetable.at_s:
-            served.extend(arrivals.as_they_come(timetable.clips, timetable.at_s))
+            served = arrivals.as_they_come(timetable.clips, timetable.at_s)
         else:
-            served.extend(arrivals.at_once(timetable.clips))
-        return {}
-
-    told = with_foreign(serve, [os.getpid()])  # the house is a child of ours
-    return served, told
+            served = arrivals.at_once(timetable.clips)
+    return served, {"foreign": others.share}
 
 
 def _moments(asked: argparse.Namespace, jobs: int, capacity: float) -> list[float]:
