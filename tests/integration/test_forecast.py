@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text, update
 
-from bench.eta import lengths, measure, put_surveyed
+from bench.answers import measure
+from bench.eta import lengths, put_surveyed
 from pipeline.errors import PartDown
 from pipeline.job import SURVEY, TRANSCRIBE, State
 from pipeline.parts import Parts
