@@ -23,6 +23,7 @@ from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY
 from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
+from pipeline.scheduling.adaptive import LOOK_EACH_S
 from pipeline.settings import read_settings
 from pipeline.steps import trial
 from pipeline.steps.adapt import adapt
@@ -41,7 +42,14 @@ from workers.ready import say_ready, still_ready
 SWEEP, RATIO, ORDER = "fairscribe.sweep", "fairscribe.ratio", "fairscribe.order"
 LEARN, CALIBRATE, TIDY = "fairscribe.learn", "fairscribe.calibrate", "fairscribe.tidy"
 
-EVERY_S = {SWEEP: 10.0, RATIO: 5.0, ORDER: 5.0, LEARN: 60.0, CALIBRATE: ROUND_S, TIDY: 600.0}
+EVERY_S = {
+    SWEEP: 10.0,
+    RATIO: 5.0,
+    ORDER: LOOK_EACH_S,
+    LEARN: 60.0,
+    CALIBRATE: ROUND_S,
+    TIDY: 600.0,
+}
 """How often each is due. One that has not begun when the next is due is dropped."""
 
 LOST_AFTER_S = 30.0

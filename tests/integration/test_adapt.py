@@ -14,7 +14,7 @@ from pipeline.errors import PartDown
 from pipeline.job import TRANSCRIBE
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import RedisQueue, connect
-from pipeline.scheduling.adaptive import RULE, Mode, Move
+from pipeline.scheduling.adaptive import STAY_S, Mode, Move
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.work import bucket_work_s
 from pipeline.steps.adapt import adapt, look
@@ -77,7 +77,7 @@ def test_a_backlog_moves_it_up_and_an_empty_queue_back_to_fcfs(parts: Parts) -> 
     assert beat(parts) is None  # it holds
     parts.queues[TRANSCRIBE.name].withdraw(ids)
     assert beat(parts) is None  # for its minimum stay
-    decided(parts, move.policy, Mode.AUTO, ago_s=RULE.stay_s + 1)
+    decided(parts, move.policy, Mode.AUTO, ago_s=STAY_S + 1)
     back = beat(parts)
     assert back is not None
     assert (back.policy, in_redis(parts)) == (FCFS, {"fcfs"})
