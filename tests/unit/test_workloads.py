@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.scheduling import tally, traces, workloads
 from pipeline.scheduling.policies import Policy
-from pipeline.scheduling.simulator import House, simulate
+from pipeline.scheduling.scenario import House
+from pipeline.scheduling.simulator import simulate
 from pipeline.scheduling.work import JOB_S, WINDOW_S, predicted_work_s
 
 
