@@ -16,21 +16,9 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from pipeline.queue import keys
-from pipeline.queue.redis_queue import (
-    Claim,
-    Claimed,
-    Floor,
-    Promotion,
-    RedisQueue,
-    connect,
-)
+from pipeline.queue.redis_queue import Claim, Claimed, Floor, Promotion, RedisQueue, connect
 from pipeline.scheduling.dispatch import pick
 from pipeline.scheduling.policies import Waiting, order_key, pairs, parse_policy
 from pipeline.scheduling.shares import virtual_arrival
@@ -300,11 +288,3 @@ def test_every_claimed_job_is_the_one_the_rule_picks(
             print(f"\n{tally.picks:,} picks, {tally.wrong} wrong: {tally}")
     assert tally.wrong == 0
     assert min(tally.promoted, tally.floors, tally.released, tally.switches) > 0
-
-
-def test_the_oracle_uses_a_queue_of_its_own_and_leaves_nothing(tally: Tally) -> None:
-    line = Line()
-    line.some_arrive(jobs=[(60, 0)])
-    assert line.client.exists(keys.ready(line.queue.name))
-    line.teardown()
-    assert not line.client.keys(f"*{line.queue.name}*")
