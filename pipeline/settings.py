@@ -142,8 +142,8 @@ class Settings(BaseModel):
     )
     policy: str = Field(
         DEFAULT_POLICY,
-        description="Order of work until changed at run time: fcfs, sjf, hrrn(g), aged(beta), or "
-        "auto, which moves g with the backlog (unit: policy)",
+        description="Order of work until changed at run time: fcfs, sjf, hrrn(g), hrrn(g,K), "
+        "aged(beta), or auto, which moves g with the backlog (unit: policy)",
     )
     max_wait_s: float = Field(
         0.0,
