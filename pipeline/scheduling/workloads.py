@@ -76,12 +76,6 @@ def poisson(rng: Random, count: int, rate: float) -> list[float]:
     return moments
 
 
-def bursts(rng: Random, count: int, rate: float, size: int) -> list[float]:
-    """`size` arrivals at the same moment, such bursts at `rate / size` a second."""
-    starts = poisson(rng, math.ceil(count / size), rate / size)
-    return [start for start in starts for _ in range(size)][:count]
-
-
 def at_once(count: int) -> list[float]:
     """All at the start, one a millisecond.
 
