@@ -80,7 +80,7 @@ class Floor:
 
 @dataclass(frozen=True)
 class Promotion:
-    """Leave for a claim to take overdue jobs past its floor, the oldest first."""
+    """Permission for a claim to take overdue jobs past its floor, the oldest first."""
 
     jobs: int = 1
     """At most so many. One that is first by rank besides is not counted."""

@@ -210,7 +210,7 @@ class _House:
         if not self.alone:
             for worker in self.workers:
                 self._give_back_starved(worker)
-        while ready and any(worker.line for worker in ready) | bool(self.queue):
+        while ready and (self.queue or any(worker.line for worker in ready)):
             worker = max(ready, key=lambda w: w.free)
             job = self._pick(worker)
             if job is not None:

@@ -134,7 +134,7 @@ def _compare(c: Connection, trial: Trial, ended: int) -> Comparison:
     order = switchback.sides(trial.blocks, trial.seed)
     blocks: list[list[float]] = [[] for _ in range(ended)]
     for arrived_s, response_s in trials.responses(c, trial):
-        block = switchback.counts(arrived_s, trial.block_s)
+        block = switchback.block_of(arrived_s, trial.block_s)
         if block is not None and block < ended:
             blocks[block].append(response_s)
     shown = [Block(side, values) for side, values in zip(order, blocks, strict=False)]

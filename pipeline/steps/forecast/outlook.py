@@ -178,7 +178,7 @@ class Outlook:
         return self.calibrated(last.waiting, max(survey_s, work / engine.speed))
 
     def joined_by(self, others: Mapping[int, Marks]) -> Outlook:
-        """With others, of whom the survey's line does not know yet, waiting in it too."""
+        """The same with others in the survey's line, which does not know of them yet."""
         line = self.lines[SURVEY.name].joined_by(others)
         return replace(self, lines={**self.lines, SURVEY.name: line})
 
