@@ -61,7 +61,7 @@ class Turns:
         if not self._credit:
             return None
         rival = self.next_promoted(held)
-        return Promotion(1, rival.ticket.arrival_ms if rival else None)
+        return Promotion(1, rival.ticket.arrival_ms) if rival else Promotion()
 
     def next_promoted(self, held: Iterable[Held]) -> Held | None:
         """To whom in hand the next promotion goes; None when nobody is overdue."""
