@@ -78,33 +78,31 @@ class Outlook:
         return self.waiting_s(stage, place, own, ahead=ahead)
 
     def waiting_s(
-        self,
-        stage: Stage,
-        place: Waiting,
-        own: Share,
-        *,
-        ahead: Ahead | None = None,
-        work_now: Mapping[str, float] | None = None,
+        self, stage: Stage, place: Waiting, own: Share, *, ahead: Ahead | None = None
     ) -> float | None:
         """Seconds until the end of a job that waits at `stage`; `own` is its work for the engine.
 
-        `ahead`: see `times`. `work_now`: all work known to wait before it, by stage name and in
-        that stage's measure; then the order is not looked at.
+        `ahead`: see `times`.
         """
+        asked = {stage.name: ahead} if ahead else {}
+        return self._end_s(stage, place, own, lambda at: self._work_before(at, place, asked))
+
+    def _end_s(
+        self, stage: Stage, place: Waiting, own: Share, before: Callable[[Stage], WorkAt]
+    ) -> float | None:
+        """The same, by the work that waits `before` the job at a stage."""
         engine = self.measures.capacity(TRANSCRIBE)
         if engine is None:
             return None
-        asked = {stage.name: ahead} if ahead else {}
-        before = self._work_before(TRANSCRIBE, place, work_now, asked)
+        ahead = before(TRANSCRIBE)
         if stage is TRANSCRIBE:
-            return self._turn_s(TRANSCRIBE, engine, place, before) + self._service_s(engine, own)
+            return self._turn_s(TRANSCRIBE, engine, place, ahead) + self._service_s(engine, own)
         surveyors = self.measures.capacity(SURVEY)
         if surveyors is None:
             return None
-        audio = self._work_before(SURVEY, place, work_now, asked)
-        surveyed_s = self._turn_s(SURVEY, surveyors, place, audio)
+        surveyed_s = self._turn_s(SURVEY, surveyors, place, before(SURVEY))
         surveyed_s += surveyors.residence_s(self._survey_of(place.bucket))
-        return self._after_survey_s(engine, place, own, surveyed_s, before)
+        return self._after_survey_s(engine, place, own, surveyed_s, ahead)
 
     def _after_survey_s(
         self, engine: Capacity, place: Waiting, own: Share, surveyed_s: float, ahead: WorkAt
@@ -146,18 +144,17 @@ class Outlook:
         other = TRANSCRIBE if stage is SURVEY else SURVEY
         survey_of, engine_of = self._survey_of, self._engine_of
         table = pairs(self.policies[other.name])
-        before: dict[int, int] = {}
+        first: dict[int, int] = {}
         found: list[Times | None] = []
         for place in places[:HEAD]:
             ahead = self.lines[other.name].ahead(place, table, self.now_ms)
             coming = self._outranking(SURVEY, place, self.now_ms)
             work = sum(engine_of(held.bucket) for held, _ in coming)
-            work += _work(before, engine_of) + _work(ahead, engine_of)
-            known = {SURVEY.name: _work(before, survey_of), TRANSCRIBE.name: work}
-            own = self.measures.unplanned(place)
-            raw_s = self.waiting_s(stage, place, own, work_now=known)
+            work += _work(first, engine_of) + _work(ahead, engine_of)
+            before = _unmoved({SURVEY: _work(first, survey_of), TRANSCRIBE: work})
+            raw_s = self._end_s(stage, place, self.measures.unplanned(place), before)
             found.append(None if raw_s is None else self.calibrated(stage.waiting, raw_s))
-            before[place.bucket] = before.get(place.bucket, 0) + 1
+            first[place.bucket] = first.get(place.bucket, 0) + 1
         return found + [None] * (len(places) - len(found))
 
     def all_done(self) -> Times | None:
@@ -207,19 +204,13 @@ class Outlook:
         return expected_s
 
     def _work_before(
-        self,
-        stage: Stage,
-        place: Waiting,
-        known: Mapping[str, float] | None = None,
-        asked: Mapping[str, Ahead] | None = None,
+        self, stage: Stage, place: Waiting, asked: Mapping[str, Ahead] | None = None
     ) -> WorkAt:
         """Work that waits before a place at `stage`, as a function of the moment.
 
         For the engine that is also what is not surveyed yet and outranks it: it will come first.
         `asked`: who was found ahead of it in a line just now.
         """
-        if known is not None:
-            return lambda _: known[stage.name]
         lines = (SURVEY,) if stage is SURVEY else STAGES
         work_of = self.measures.work_of[stage.name]
 
@@ -292,3 +283,8 @@ class Outlook:
 
 def _work(by_bucket: Mapping[int, float], work_of: Callable[[int], float]) -> float:
     return sum(work_of(bucket) * count for bucket, count in by_bucket.items())
+
+
+def _unmoved(work: Mapping[Stage, float]) -> Callable[[Stage], WorkAt]:
+    """Work before a job at each stage, the same at any moment."""
+    return lambda stage: lambda _: work[stage]
