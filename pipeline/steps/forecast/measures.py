@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
 from pipeline.queue.board import SlotSpeed, WorkerSpeed
-from pipeline.scheduling.forecast import NOTHING, Capacity, Share, together
+from pipeline.scheduling.forecast import NOTHING, Amount, Capacity, together
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import (
     bucket_of,
@@ -67,14 +67,14 @@ class Measures:
 
         return {name: of(name) for name in PLAIN}
 
-    def unplanned(self, place: Waiting) -> Share:
+    def unplanned(self, place: Waiting) -> Amount:
         """What a job of this size is to the engine, before its windows are known."""
-        return Share(self.work_of[TRANSCRIBE.name](place.bucket), bucket_windows(place.bucket))
+        return Amount(self.work_of[TRANSCRIBE.name](place.bucket), bucket_windows(place.bucket))
 
-    def left(self, standing: Standing) -> Share:
+    def left(self, standing: Standing) -> Amount:
         """What is left of a job at the stage it stands at, in that stage's measure."""
         if standing.state in (SURVEY.waiting, SURVEY.working):
-            return Share(survey_work_s(standing.duration_s) + self.beside[SURVEY.name], 1)
+            return Amount(survey_work_s(standing.duration_s) + self.beside[SURVEY.name], 1)
         total = max(1, standing.windows_total)
         units = max(0, total - standing.windows_done)
         if not units:
@@ -82,7 +82,7 @@ class Measures:
         language = standing.language or self.language
         speech_s = standing.speech_s * units / total
         work_s = predicted_work_s(speech_s, units, language)
-        return Share(work_s + self.beside[TRANSCRIBE.name] * units, units)
+        return Amount(work_s + self.beside[TRANSCRIBE.name] * units, units)
 
     def place_left(self, standing: Standing) -> Waiting:
         """Where a job in hand would stand with what is left of it: so its worker ranks it."""

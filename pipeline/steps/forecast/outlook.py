@@ -10,9 +10,9 @@ from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
 from pipeline.queue.order import Ahead
 from pipeline.scheduling.calibration import Calibration
 from pipeline.scheduling.forecast import (
+    Amount,
     Capacity,
     Inflow,
-    Share,
     inflow,
     rest_s,
     service_s,
@@ -78,7 +78,7 @@ class Outlook:
         return self.waiting_s(stage, place, own, ahead=ahead)
 
     def waiting_s(
-        self, stage: Stage, place: Waiting, own: Share, *, ahead: Ahead | None = None
+        self, stage: Stage, place: Waiting, own: Amount, *, ahead: Ahead | None = None
     ) -> float | None:
         """Seconds until the end of a job that waits at `stage`; `own` is its work for the engine.
 
@@ -88,7 +88,7 @@ class Outlook:
         return self._end_s(stage, place, own, lambda at: self._work_before(at, place, asked))
 
     def _end_s(
-        self, stage: Stage, place: Waiting, own: Share, before: Callable[[Stage], WorkAt]
+        self, stage: Stage, place: Waiting, own: Amount, before: Callable[[Stage], WorkAt]
     ) -> float | None:
         """The same, by the work that waits `before` the job at a stage."""
         engine = self.measures.capacity(TRANSCRIBE)
@@ -105,7 +105,7 @@ class Outlook:
         return self._after_survey_s(engine, place, own, surveyed_s, ahead)
 
     def _after_survey_s(
-        self, engine: Capacity, place: Waiting, own: Share, surveyed_s: float, ahead: WorkAt
+        self, engine: Capacity, place: Waiting, own: Amount, surveyed_s: float, ahead: WorkAt
     ) -> float:
         """The end of a job whose survey ends in `surveyed_s`, or its turn comes later than that."""
         turn = self._turn_s(TRANSCRIBE, engine, place, ahead)
@@ -234,7 +234,7 @@ class Outlook:
 
         return work
 
-    def _service_s(self, engine: Capacity, own: Share) -> float:
+    def _service_s(self, engine: Capacity, own: Amount) -> float:
         return service_s(engine, own, engine.slots - self._busy(TRANSCRIBE))
 
     @cached_property
@@ -251,7 +251,7 @@ class Outlook:
         return self.measures.work_of[TRANSCRIBE.name]
 
     @cached_property
-    def _held(self) -> dict[str, list[tuple[Waiting, Share]]]:
+    def _held(self) -> dict[str, list[tuple[Waiting, Amount]]]:
         """Jobs in hand by stage: where they would stand with what is left of them, and that."""
         return {
             stage.name: [
@@ -264,7 +264,7 @@ class Outlook:
 
     def _outranking(
         self, stage: Stage, place: Waiting | None, moment: int
-    ) -> list[tuple[Waiting, Share]]:
+    ) -> list[tuple[Waiting, Amount]]:
         """Jobs in hand at `stage` that go before `place`; all of them for None."""
         held = self._held[stage.name]
         if place is None:
@@ -273,9 +273,9 @@ class Outlook:
         own = order_key(place, table, moment)
         return [one for one in held if order_key(one[0], table, moment) < own]
 
-    def _serving(self, stage: Stage, place: Waiting | None = None, moment: int = 0) -> Share:
-        shares = [share for _, share in self._outranking(stage, place, moment)]
-        return Share(sum(s.work for s in shares), sum(s.units for s in shares))
+    def _serving(self, stage: Stage, place: Waiting | None = None, moment: int = 0) -> Amount:
+        amounts = [amount for _, amount in self._outranking(stage, place, moment)]
+        return Amount(sum(a.work for a in amounts), sum(a.units for a in amounts))
 
     def _busy(self, stage: Stage) -> int:
         return self._serving(stage).units
