@@ -121,14 +121,12 @@ class Others:
     """Processes that are not ours."""
 
     share: float = 0.0
-    """Of the machine's time, that went to them; known afterwards."""
+    """Part of the machine's time that went to them; known afterwards."""
 
 
 @contextmanager
 def foreign_load(pids: list[int]) -> Iterator[Others]:
-    """Measures what goes to others than these processes and what they started, as long as it
-    holds.
-    """
+    """Measures what others than these processes and their children use, as long as it holds."""
     others, ours_s, all_s, began_s = Others(), cpu_of(pids), used_s(), time.monotonic()
     yield others
     span_s = (time.monotonic() - began_s) * (os.cpu_count() or 1)
