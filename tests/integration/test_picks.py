@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from pipeline.scheduling.scenario import House
 from tests.lines import eventually, pulling, states
 from workers.claims import Claims, Taken
 from workers.echo_engine import EchoEngine
+from workers.puller import Puller
 
 SLOTS, FIXED_S, PER_SECOND_S = 4, 0.3, 0.01
 
@@ -39,63 +41,76 @@ def arrivals(parts: Parts, capsys: pytest.CaptureFixture[str]) -> Iterator[Arriv
     configure("transcribe")
 
 
-def test_slots_that_come_free_together_go_to_who_is_first_in_hand_or_not(
-    parts: Parts, arrivals: Arrivals
-) -> None:
+class FullHouse:
+    """A worker whose slots each hold a window that does not end before `resume`."""
+
+    def __init__(self, engine: EchoEngine, puller: Puller, arrivals: Arrivals) -> None:
+        self.engine, self._puller, self._arrivals = engine, puller, arrivals
+        self._line, self._sent = ThreadPoolExecutor(), list[Future[list[Came]]]()
+
+    def send(self, *lengths_s: float) -> None:
+        """Recordings of these lengths come, at one moment."""
+        self._sent.append(self._line.submit(self._arrivals.at_once, hollow(lengths_s)))
+
+    def resume(self) -> None:
+        """All slots come free at one moment."""
+        self._puller._on_loop(self.engine.resume)
+
+    def served(self) -> list[float]:
+        """Length of the job of each turn after the first ones, seconds, once all have ended."""
+        came = [one for sent in self._sent for one in sent.result()]
+        lengths_s = {one.job_id: one.clip.plan.duration_s for one in came}
+        return [lengths_s[window.job_id] for window in turns_of(came)][SLOTS:]
+
+
+@contextmanager
+def full_house(parts: Parts, arrivals: Arrivals) -> Iterator[FullHouse]:
     arrivals.follow(parse_policy("sjf"), "a test")
     engine = EchoEngine(slots=SLOTS, fixed_s=0.0, per_second_s=0.0)
-    line = ThreadPoolExecutor()
     with pulling(parts, engine) as puller:
         eventually(lambda: engine.alive())
         puller._on_loop(engine.hang)
-        in_service = line.submit(arrivals.at_once, hollow([30.0] * SLOTS))
+        house = FullHouse(engine, puller, arrivals)
+        house.send(*[30.0] * SLOTS)
         eventually(lambda: engine._serving == SLOTS)
-        in_hand = line.submit(arrivals.at_once, hollow([5.0, 90.0]))
-        eventually(lambda: states(parts) == {State.RUNNING: SLOTS + 2})
-        newcomers = line.submit(arrivals.at_once, hollow([15.0, 15.0]))
+        yield house
+
+
+def test_slots_that_come_free_together_go_to_who_is_first_in_hand_or_not(
+    parts: Parts, arrivals: Arrivals
+) -> None:
+    with full_house(parts, arrivals) as house:
+        house.send(5.0, 90.0)
+        eventually(lambda: states(parts) == {State.RUNNING: SLOTS + 2})  # in hand
+        house.send(15.0, 15.0)
         eventually(lambda: parts.queues[TRANSCRIBE.name].waiting() == 2)
-        puller._on_loop(engine.resume)
-        came = [*in_service.result(), *in_hand.result(), *newcomers.result()]
-    assert _lengths(came)[SLOTS:] == [5.0, 15.0, 15.0, 90.0, 90.0, 90.0]
+        house.resume()
+        assert house.served() == [5.0, 15.0, 15.0, 90.0, 90.0, 90.0]
 
 
 def test_a_claim_made_ahead_does_not_speak_for_who_came_since(
     parts: Parts, arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered, may_answer = threading.Event(), threading.Event()
+    take = Claims.take
 
     def slow(claims: Claims, windows: int, *where: Any) -> Taken:
         taken = take(claims, windows, *where)
-        if windows == engine.slots // 2 and taken.jobs:  # the one that looks ahead
+        if windows == SLOTS // 2 and taken.jobs:  # the one that looks ahead
             answered.set()
             may_answer.wait(10)
         return taken
 
-    take = Claims.take
-    arrivals.follow(parse_policy("sjf"), "a test")
-    engine = EchoEngine(slots=SLOTS, fixed_s=0.0, per_second_s=0.0)
-    line = ThreadPoolExecutor()
-    with pulling(parts, engine) as puller:
-        eventually(lambda: engine.alive())
-        puller._on_loop(engine.hang)
-        in_service = line.submit(arrivals.at_once, hollow([30.0] * SLOTS))
-        eventually(lambda: engine._serving == SLOTS)
+    with full_house(parts, arrivals) as house:
         monkeypatch.setattr(Claims, "take", slow)
-        ahead = line.submit(arrivals.at_once, hollow([90.0]))
+        house.send(90.0)
         eventually(answered.is_set)
-        newcomers = line.submit(arrivals.at_once, hollow([15.0, 15.0]))
+        house.send(15.0, 15.0)
         eventually(lambda: parts.queues[TRANSCRIBE.name].waiting() == 2)
-        puller._on_loop(engine.resume)
-        eventually(lambda: engine._serving == 0)
+        house.resume()
+        eventually(lambda: house.engine._serving == 0)
         may_answer.set()
-        came = [*in_service.result(), *ahead.result(), *newcomers.result()]
-    assert _lengths(came)[SLOTS:] == [15.0, 15.0, 90.0, 90.0, 90.0]
-
-
-def _lengths(came: list[Came]) -> list[float]:
-    """Length of the job of each turn, seconds."""
-    lengths_s = {one.job_id: one.clip.plan.duration_s for one in came}
-    return [lengths_s[window.job_id] for window in turns_of(came)]
+        assert house.served() == [15.0, 15.0, 90.0, 90.0, 90.0]
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "sjf", "hrrn(2.5)"])
