@@ -161,12 +161,12 @@ class Arrivals:
         for window in read_windows(self._log_lines()):
             if window.job_id in heard:
                 heard[window.job_id].append(window)
-        return [
-            Came(job_id, one.clip, one.place.arrival_ms, one.seen_s, ends[job_id], tuple(windows))
-            for one in sent
-            for job_id in [one.place.job_id]
-            for windows in [heard[job_id]]
-        ]
+        came = []
+        for one in sent:
+            job_id, arrival_ms = one.place.job_id, one.place.arrival_ms
+            windows = tuple(heard[job_id])
+            came.append(Came(job_id, one.clip, arrival_ms, one.seen_s, ends[job_id], windows))
+        return came
 
     def _wait(self, job_ids: Sequence[str]) -> dict[str, float]:
         at, ids = tables.jobs.c, [uuid.UUID(job_id) for job_id in job_ids]

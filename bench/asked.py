@@ -30,7 +30,7 @@ from sqlalchemy import insert
 from pipeline.job import STAGES, TRANSCRIBE
 from pipeline.parts import Parts, open_parts
 from pipeline.scheduling.policies import Waiting
-from pipeline.settings import read_settings, sqlalchemy_url
+from pipeline.settings import DEFAULT_POLICY, read_settings, sqlalchemy_url
 from pipeline.store import schema
 from pipeline.store.session import clock_ms, open_store, transaction
 from pipeline.store.tables import jobs
@@ -43,7 +43,7 @@ def main() -> int:
     options.add_argument("--waiting", type=int, default=10_000)
     options.add_argument("--clients", type=int, default=4)
     options.add_argument("--seconds", type=float, default=10.0)
-    options.add_argument("--policy", default="hrrn(2.5,300)")
+    options.add_argument("--policy", default=DEFAULT_POLICY)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         database_url, redis_url, stop = start_servers(Path(folder))

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -32,7 +31,7 @@ from bench.arrivals import Arrivals, Came
 from bench.clips import Clip, hollow, spoken
 from bench.demo import everything_up, throwaway_home
 from bench.fitted import Fit, fit
-from bench.pipeline import with_foreign
+from bench.pipeline import foreign_load
 from bench.reckoned import (
     AGAIN,
     Engine,
@@ -47,16 +46,14 @@ from bench.rehearsal import as_kept, beside, echo_units, turns_of
 from pipeline.cli.simulate import read_lines
 from pipeline.errors import BadRequest
 from pipeline.recording import WINDOW_LIMIT_S
+from pipeline.scheduling.contest import FILE_FCFS, WINDOW_FCFS, split_entries
 from pipeline.scheduling.policies import Policy, parse_policy
 from pipeline.scheduling.scenario import House
 from pipeline.scheduling.traces import durations_s
 from pipeline.scheduling.workloads import calls_s, librispeech_s, poisson, uniform_s
-from pipeline.settings import read_settings
+from pipeline.settings import DEFAULT_POLICY
 from workers.vllm_engine import CPU_SLOTS, GPU_SLOTS
 from workers.vllm_environment import on_gpu
-
-POLICIES = ("fcfs", "sjf", "hrrn(1)", "hrrn(2.5,300)")
-BY_FILE = "file-fcfs"
 
 LOAD = {"librispeech": 1.39, "uniform": 1.39, "burst": 1.0, "calls": 0.95}
 """Arrivals over capacity where none is asked for; 1.39: the published 25 over 18 a second."""
@@ -129,7 +126,7 @@ def _vllm(
         arrivals.follow(Policy("fcfs"), "the capacity is measured")
         capacity = middle_rate([came.ended_s for came in arrivals.at_once(clips)])
         timetable = Timetable(clips, _moments(asked, len(clips), capacity))
-        runs = {name: _serve(arrivals, name, timetable) for name in [*names, "fcfs" + AGAIN]}
+        runs = {name: _serve(arrivals, name, timetable) for name in [*names, WINDOW_FCFS + AGAIN]}
     fitted_to, (first, _) = next(iter(runs.items()))
     fitted = _fitted([*alone, *first])
     alone_s = {one.clip.name: fitted.alone_s[one.job_id, 0] for one in first}
@@ -141,7 +138,7 @@ def _vllm(
         "model": asked.model,
         "service": rounded(service),
         "policies": all_told(runs, engine),
-        "baselines": {"file-fcfs": "fcfs", "window-fcfs": "fcfs"},  # a file is a window here
+        "baselines": {"file-fcfs": WINDOW_FCFS, "window-fcfs": WINDOW_FCFS},  # a file is a window
         "default": _default(names),
     }
 
@@ -178,16 +175,16 @@ def _echo(
         kept = Engine(engine.house, as_kept(came, slots))
         policies[name]["as_kept"] = beside(came, rule(name), rehearsed(came, name, kept))
     first, _ = runs[names[0]]
-    by_file = rehearsed(first, "fcfs", Engine(House(slots=slots, level="file"), engine.units))
+    by_file = rehearsed(first, WINDOW_FCFS, Engine(House(slots=slots, level="file"), engine.units))
     return {
         **_asked_for(asked, slots, timetable, capacity),
         "service": {"fixed_s": fixed_s, "per_second_s": per_second_s, "sharing": 0.0},
         "policies": {
             **policies,
-            BY_FILE: {**figures_of(by_file.outcomes, first, engine), "only_simulated": True},
+            FILE_FCFS: {**figures_of(by_file.outcomes, first, engine), "only_simulated": True},
         },
         "backlog": stood,
-        "baselines": {"file-fcfs": BY_FILE, "window-fcfs": "fcfs"},
+        "baselines": {"file-fcfs": FILE_FCFS, "window-fcfs": WINDOW_FCFS},
         "default": _default(names),
     }
 
@@ -200,17 +197,12 @@ def _serve(
 ) -> tuple[list[Came], dict[str, float]]:
     """All jobs under a policy; also the share of the machine that somebody else used."""
     arrivals.follow(rule(name), "an experiment")
-    served: list[Came] = []
-
-    def serve() -> dict[str, Any]:
+    with foreign_load([os.getpid()]) as others:  # the house is a child of ours
         if timetable.at_s:
-            served.extend(arrivals.as_they_come(timetable.clips, timetable.at_s))
+            served = arrivals.as_they_come(timetable.clips, timetable.at_s)
         else:
-            served.extend(arrivals.at_once(timetable.clips))
-        return {}
-
-    told = with_foreign(serve, [os.getpid()])  # the house is a child of ours
-    return served, told
+            served = arrivals.at_once(timetable.clips)
+    return served, {"foreign": others.share}
 
 
 def _moments(asked: argparse.Namespace, jobs: int, capacity: float) -> list[float]:
@@ -230,16 +222,13 @@ def _policies(asked: argparse.Namespace) -> list[str]:
 
     Raises ValueError for what is no policy.
     """
-    given = asked.policies or POLICIES
-    words = re.split(r",\s*(?![^()]*\))", given) if isinstance(given, str) else given
-    names = [str(parse_policy(word)) for word in words]
-    return ["fcfs", *(name for name in dict.fromkeys(names) if name != "fcfs")]
+    names = [str(parse_policy(word)) for word in split_entries(asked.policies)]
+    return list(dict.fromkeys([WINDOW_FCFS, *names]))
 
 
 def _default(names: Sequence[str]) -> str:
     """The policy an installation begins with, or where it was not run the last that was."""
-    chosen = str(read_settings({}).start_policy)
-    return chosen if chosen in names else names[-1]
+    return DEFAULT_POLICY if DEFAULT_POLICY in names else names[-1]
 
 
 # -- what it comes to -----------------------------------------------------------------------

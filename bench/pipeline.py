@@ -29,6 +29,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,28 @@ def rounds(
 
 
 def with_foreign(run: Any, pids: list[int]) -> dict[str, Any]:
-    """What `run` tells, and the share of the machine's time that went to processes not ours."""
-    ours_s, all_s, began_s = cpu_of(pids), used_s(), time.monotonic()
-    told: dict[str, Any] = run()
+    """What `run` tells, and the foreign load meanwhile."""
+    with foreign_load(pids) as others:
+        told: dict[str, Any] = run()
+    return told | {"foreign": others.share}
+
+
+@dataclass
+class Others:
+    """Processes that are not ours."""
+
+    share: float = 0.0
+    """Part of the machine's time that went to them; known afterwards."""
+
+
+@contextmanager
+def foreign_load(pids: list[int]) -> Iterator[Others]:
+    """Measures what others than these processes and their children use, as long as it holds."""
+    others, ours_s, all_s, began_s = Others(), cpu_of(pids), used_s(), time.monotonic()
+    yield others
     span_s = (time.monotonic() - began_s) * (os.cpu_count() or 1)
     foreign_s = used_s() - all_s - (cpu_of(pids) - ours_s)
-    return told | {"foreign": round(max(0.0, foreign_s / span_s), 3)}
+    others.share = round(max(0.0, foreign_s / span_s), 3)
 
 
 def used_s() -> float:

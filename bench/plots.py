@@ -22,6 +22,7 @@ from pipeline.scheduling import cases, contest, traces
 from pipeline.scheduling.cases import SPELLS, Asked
 from pipeline.scheduling.scenario import Outcome
 from pipeline.scheduling.tally import quantile
+from pipeline.settings import DEFAULT_POLICY
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "plots"
 
@@ -30,8 +31,8 @@ COLOUR = {
     "fcfs": "#555555",
     "sjf": "#c2453d",
     "hrrn(1)": "#e09b2d",
-    "hrrn(2.5,300)": "#1f6fb2",
-    "hrrn(2.5,300)@60": "#2b9c86",
+    DEFAULT_POLICY: "#1f6fb2",
+    f"{DEFAULT_POLICY}@60": "#2b9c86",
     "aged": "#8a6fb0",
 }
 LOOK = {
@@ -95,7 +96,7 @@ def _frontier(axis: Any, rows: dict[str, dict[str, Any]], goal: Any) -> None:
     axis.set_ylim(-5, 50)
     axis.add_patch(pyplot.Rectangle((-88, -5), p50 + 88, p90 + 5, color="#e3f0e3", zorder=0))
     axis.text(-87, -4.2, "goal", color="#5a8a5a", fontsize=8)
-    for family, colour in (("hrrn", COLOUR["hrrn(2.5,300)"]), ("aged", COLOUR["aged"])):
+    for family, colour in (("hrrn", COLOUR[DEFAULT_POLICY]), ("aged", COLOUR["aged"])):
         # no clip is so long that a knee would matter
         named = {n: r for n, r in rows.items() if n.startswith(family) and "," not in n}
         x = [100 * row["change_p50"] for row in named.values()]
@@ -115,7 +116,7 @@ def calls(_: tuple[float, ...], __: int) -> Any:
     """How long calls take at load 0.95, all of them: a curve a policy."""
     case = cases.calls(0, Asked())
     figure, axis = pyplot.subplots(figsize=(7, 4))
-    for name in ("file-fcfs", "fcfs", "sjf", "hrrn(1)", "hrrn(2.5,300)"):
+    for name in ("file-fcfs", "fcfs", "sjf", "hrrn(1)", DEFAULT_POLICY):
         outcomes = contest.play(contest.parse_entry(name), case).outcomes[case.skip :]
         ordered = sorted(outcome.response_s for outcome in outcomes)
         parts = [1 - n / len(ordered) for n in range(len(ordered))]
@@ -137,7 +138,7 @@ def trickle(_: tuple[float, ...], __: int) -> Any:
     """Short calls that come while 2,500 drain: how long each takes."""
     case = cases.bulk(0, Asked())
     figure, axis = pyplot.subplots(figsize=(7, 3.6))
-    for name in ("fcfs", "hrrn(1)", "hrrn(2.5,300)", "hrrn(2.5,300)@60"):
+    for name in ("fcfs", "hrrn(1)", DEFAULT_POLICY, f"{DEFAULT_POLICY}@60"):
         outcomes = contest.play(contest.parse_entry(name), case).outcomes
         short = [o for o in outcomes if o.job_id.startswith("trickle/")]
         x, y = _medians(short, each_s=30.0)
@@ -156,7 +157,7 @@ def day(_: tuple[float, ...], __: int) -> Any:
     """Quiet, busy, surge, recovery: the median and the worst tenth, every two minutes."""
     case = cases.day(0, Asked())
     figure, axes = pyplot.subplots(2, 1, figsize=(8, 5.4), sharex=True)
-    for name in ("fcfs", "sjf", "hrrn(1)", "hrrn(2.5,300)"):
+    for name in ("fcfs", "sjf", "hrrn(1)", DEFAULT_POLICY):
         outcomes = contest.play(contest.parse_entry(name), case).outcomes
         for axis, part in zip(axes, (0.5, 0.95), strict=True):
             x, y = _medians(outcomes, each_s=120.0, part=part)

@@ -23,9 +23,9 @@ from pipeline.errors import BadRequest, FairscribeError
 from pipeline.scheduling import traces
 from pipeline.scheduling.cases import CASES, Asked
 from pipeline.scheduling.contest import FILE_FCFS, WINDOW_FCFS, split_entries
-from pipeline.settings import Settings
+from pipeline.settings import DEFAULT_POLICY
 
-POLICIES = "fcfs,sjf,hrrn(1),hrrn(2.5,300)"
+POLICIES = f"fcfs,sjf,hrrn(1),{DEFAULT_POLICY}"
 IN_WINDOWS = ("calls", "bulk", "day")
 """Workloads of more than one window a job, where a slot a file is another baseline."""
 
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--engine", choices=["sim", "echo", "vllm"], default="sim")
     parser.add_argument("--workload", choices=list(CASES), default="librispeech")
-    parser.add_argument("--policies", default=None, help="split by commas")
+    parser.add_argument("--policies", default=POLICIES, help="split by commas")
     parser.add_argument("--load", type=float, help="arriving work over what the slots do")
     parser.add_argument("--rate", type=float, help="arrivals a second, instead of a load")
     parser.add_argument("--fixed-share", type=float, default=0.25)
@@ -153,7 +153,7 @@ def contest_at(
             "file-fcfs": FILE_FCFS if in_windows else WINDOW_FCFS,
             "window-fcfs": WINDOW_FCFS,
         },
-        "default": str(Settings.model_fields["policy"].default),
+        "default": DEFAULT_POLICY,
         **({"published": PUBLISHED[asked.workload]} if asked.workload in PUBLISHED else {}),
         **({"goals_met": goals} if goals else {}),
     }
@@ -161,9 +161,9 @@ def contest_at(
 
 def _taking_part(asked: argparse.Namespace, in_windows: bool) -> list[str]:
     """The baselines always; a job of one window is a file, so one of them is enough there."""
-    policies = split_entries(asked.policies or POLICIES)
+    baselines = [FILE_FCFS, WINDOW_FCFS] if in_windows else [WINDOW_FCFS]
     more = FRONTIER if asked.frontier else []
-    return [*([FILE_FCFS] if in_windows else []), WINDOW_FCFS, *policies, *more]
+    return [*baselines, *split_entries(asked.policies), *more]
 
 
 def _goals_met(

@@ -34,11 +34,11 @@ from pipeline.queue.redis_queue import CLAIM_LIMIT, Claimed, RedisQueue, connect
 from pipeline.queue.scripts import CHUNK, Scripts
 from pipeline.scheduling.policies import Waiting, parse_policy
 from pipeline.scheduling.work import bucket_of, predicted_work_s
+from pipeline.settings import DEFAULT_POLICY
 from tests.servers import throwaway_home
 from workers.state_folder import StateFolder
 from workers.valkey import Valkey
 
-POLICY = "hrrn(2.5,300)"
 CALLS = 2000
 """Calls of each kind whose median is told."""
 WORST = 20
@@ -70,7 +70,7 @@ def measured(client: redis.Redis, waiting: int, rng: random.Random) -> dict[str,
     """The report, from a server that holds nothing else."""
     queue = RedisQueue(client, "transcribe")
     queue.begin_epoch()
-    queue.set_policy(parse_policy(POLICY))
+    queue.set_policy(parse_policy(DEFAULT_POLICY))
     queue.claim(1)  # it knows the policy and the script from here on
     crowd = calls(rng, queue.time_ms())
     empty_bytes = _used_bytes(client)

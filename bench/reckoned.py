@@ -64,8 +64,7 @@ def figures_of(
     needs = [Arrival(one.job_id, 0, engine.units(one), one.clip.work_s) for one in came]
     alone = [alone_s(arrival, engine.house) for arrival in needs]
     lasted_s = max(o.ended_s for o in outcomes) - min(o.arrived_s for o in outcomes)
-    found = asdict(figures(outcomes, alone, len(outcomes) / lasted_s))
-    return rounded(found | {"throughput_per_s": found["throughput"]})
+    return rounded(asdict(figures(outcomes, alone, len(outcomes) / lasted_s)))
 
 
 def rounded(values: Mapping[str, Any]) -> dict[str, Any]:

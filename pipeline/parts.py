@@ -45,9 +45,9 @@ def open_parts(settings: Settings) -> Parts:
             f"FAIRSCRIBE_{missing}_URL is not set; `fairscribe up` sets it for the parts it starts"
         )
     client = connect(settings.redis_url)
-    order = {"lease_s": settings.lease_s, "max_wait_s": settings.max_wait_s}
     store = open_store(sqlalchemy_url(settings.database_url))
-    queues = {s.name: RedisQueue(client, s.name, **order) for s in STAGES}
+    timing = {"lease_s": settings.lease_s, "max_wait_s": settings.max_wait_s}
+    queues = {stage.name: RedisQueue(client, stage.name, **timing) for stage in STAGES}
     return Parts(
         settings=settings,
         store=store,

@@ -23,6 +23,9 @@ from pipeline.scheduling.policies import Policy, parse_policy
 
 PREFIX = "FAIRSCRIBE_"
 
+DEFAULT_POLICY = "hrrn(2.5,300)"
+"""Why this one: docs/decisions.md, entry 32."""
+
 NOT_SETTINGS = frozenset({"FAIRSCRIBE_READY_FILE"})
 """Set for each part by whoever starts it, the supervisor or a container; not for people."""
 
@@ -138,9 +141,9 @@ class Settings(BaseModel):
         0.01, ge=0, description="Echo engine: more time a second of speech (unit: seconds)"
     )
     policy: str = Field(
-        "hrrn(2.5,300)",
-        description="Order of work until changed at run time: fcfs, sjf, hrrn(g), aged(beta), or "
-        "auto, which moves g with the backlog (unit: policy)",
+        DEFAULT_POLICY,
+        description="Order of work until changed at run time: fcfs, sjf, hrrn(g), hrrn(g,K), "
+        "aged(beta), or auto, which moves g with the backlog (unit: policy)",
     )
     max_wait_s: float = Field(
         0.0,

@@ -20,6 +20,11 @@ PLAN = Plan(
 )
 
 
+def in_force(parts: Parts) -> set[str]:
+    """The order of work Redis holds, of both stages: one, when all is well."""
+    return {str(queue.policy()) for queue in parts.queues.values()}
+
+
 def received(parts: Parts, file_name: str = "call.wav", batch_id: str | None = None) -> str:
     """A job whose recording is stored; its id."""
     upload = Upload(file_name, [b"RIFF"], batch_id=batch_id)

@@ -31,15 +31,10 @@ class Claims:
         self._work, self._queue, self._store, self._worker = work, queue, store, worker
         self._index_lost = False
 
-    def take(
-        self,
-        windows: int,
-        floor: Floor | None,
-        promotion: Promotion | None = None,
-    ) -> Taken:
-        """Jobs worth about `windows` windows that outrank `floor`, or without one the stage's own.
+    def take(self, windows: int, floor: Floor | None, promotion: Promotion | None) -> Taken:
+        """Jobs worth about `windows` windows that outrank `floor`, or without one the stage's own;
+        with a promotion overdue ones besides, which need not outrank it.
 
-        With a promotion overdue ones come past the floor.
         Raises `PartDown`. If Postgres does not answer, whether the grant was made is unknown: the
         claim is left to its lease, after which the job waits again.
         """

@@ -23,6 +23,7 @@ from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY
 from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
+from pipeline.scheduling.adaptive import LOOK_EACH_S
 from pipeline.settings import read_settings
 from pipeline.steps import trial
 from pipeline.steps.adapt import adapt
@@ -38,19 +39,19 @@ from workers.app import app
 from workers.caretaker import Caretaker
 from workers.ready import say_ready, still_ready
 
-SWEEP = "fairscribe.sweep"
-SWEEP_EVERY_S = 10.0
-RATIO = "fairscribe.ratio"
-RATIO_EVERY_S = 5.0
-LEARN = "fairscribe.learn"
-LEARN_EVERY_S = 60.0
-ADAPT = "fairscribe.adapt"
-ADAPT_EVERY_S = 5.0
-TRIAL = "fairscribe.trial"
-TRIAL_EVERY_S = 5.0
-CALIBRATE = "fairscribe.calibrate"
-TIDY = "fairscribe.tidy"
-TIDY_EVERY_S = 600.0
+SWEEP, RATIO, ORDER = "fairscribe.sweep", "fairscribe.ratio", "fairscribe.order"
+LEARN, CALIBRATE, TIDY = "fairscribe.learn", "fairscribe.calibrate", "fairscribe.tidy"
+
+EVERY_S = {
+    SWEEP: 10.0,
+    RATIO: 5.0,
+    ORDER: LOOK_EACH_S,
+    LEARN: 60.0,
+    CALIBRATE: ROUND_S,
+    TIDY: 600.0,
+}
+"""How often each is due. One that has not begun when the next is due is dropped."""
+
 LOST_AFTER_S = 30.0
 """A job nobody probed or fetched for this long is asked for again."""
 SWEEP_AT_MOST = 1000
@@ -63,13 +64,8 @@ _fetching = threading.BoundedSemaphore(FETCHES_AT_ONCE)
 _stopping = threading.Event()
 
 app.conf.beat_schedule = {
-    SWEEP: {"task": SWEEP, "schedule": SWEEP_EVERY_S, "options": {"expires": SWEEP_EVERY_S}},
-    RATIO: {"task": RATIO, "schedule": RATIO_EVERY_S, "options": {"expires": RATIO_EVERY_S}},
-    LEARN: {"task": LEARN, "schedule": LEARN_EVERY_S, "options": {"expires": LEARN_EVERY_S}},
-    ADAPT: {"task": ADAPT, "schedule": ADAPT_EVERY_S, "options": {"expires": ADAPT_EVERY_S}},
-    TRIAL: {"task": TRIAL, "schedule": TRIAL_EVERY_S, "options": {"expires": TRIAL_EVERY_S}},
-    CALIBRATE: {"task": CALIBRATE, "schedule": ROUND_S, "options": {"expires": ROUND_S}},
-    TIDY: {"task": TIDY, "schedule": TIDY_EVERY_S, "options": {"expires": TIDY_EVERY_S}},
+    name: {"task": name, "schedule": every_s, "options": {"expires": every_s}}
+    for name, every_s in EVERY_S.items()
 }
 
 
@@ -152,19 +148,12 @@ def learn_speed() -> None:
         learn(parts().store)
 
 
-@app.task(name=ADAPT, send_events=False)
-def follow_the_backlog() -> None:
-    """Where `auto` decides, move the order of work; when a part is down, the next beat will."""
+@app.task(name=ORDER, send_events=False)
+def decide_the_order() -> None:
+    """Go on with `auto` or a trial, if one decides; when a part is down, the next beat will."""
     here = parts()
     with contextlib.suppress(PartDown):
         adapt(here.store, here.queues, here.settings.start_policy, here.settings.start_mode)
-
-
-@app.task(name=TRIAL, send_events=False)
-def go_on_with_the_trial() -> None:
-    """Enter the block of now, compare, end; when a part is down, the next beat will."""
-    here = parts()
-    with contextlib.suppress(PartDown):
         trial.tick(here.store, here.queues)
 
 

@@ -146,9 +146,9 @@ class PullLoop:
     async def _claim(self) -> int:
         """Fill free slots from the queue with jobs that outrank those in hand.
 
-        Returns how many units may start before the queue is asked again: a slot that becomes free
-        during the claim would else go to a job in hand while a better one waits. A claim that takes
-        long goes on in the background, one at a time, and holds up nothing.
+        Returns how many units may start before the queue is asked again. Without that limit a slot
+        that becomes free during the claim would go to a job in hand while a better one waits. A
+        claim that takes long goes on in the background, one at a time, and holds up nothing.
         """
         # a claim made ahead took who was first then, and no more than were wanted ready: it says
         # nothing of who came since, nor of a second slot

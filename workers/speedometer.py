@@ -9,9 +9,9 @@ as kept by that unit: claiming takes time, and with slots always full it takes i
 Real idleness does not count. While slots stand idle it tells what all of them would do at the pace
 of those in use: too much, where they share one device.
 
-Work may be counted wrong: where a unit costs something beside it (opening a sandbox), small units
-pass slowly and large ones fast, and a line that is worked off from the small to the large would
-be foretold by the small. So the cost beside is learned too, where asked, from
+Where a unit costs something beside its work (opening a sandbox), small units pass slowly and large
+ones fast. In a line that is served from the smallest up, the small units would show too low a speed
+for the large ones behind them. So the cost beside is learned too, where asked, from
 
     time / work = (1 + beside / work) / pace                    least squares in 1 / work
 

@@ -20,7 +20,7 @@ class Turns:
 
     def __init__(self, work: Work, queue: RedisQueue) -> None:
         self._work, self._queue = work, queue
-        self._clock_ms = (0, 0.0)
+        self._told_ms, self._told_at_s = 0, 0.0
         self._credit = Credit()
         self.others_wait = False
         """Whether somebody waited in the queue when it was last asked."""
@@ -29,7 +29,7 @@ class Turns:
         """The queue answered a claim at `now_ms`, Postgres time; None: nobody waited."""
         self.others_wait = now_ms is not None
         if now_ms is not None:
-            self._clock_ms = (now_ms, time.monotonic())
+            self._told_ms, self._told_at_s = now_ms, time.monotonic()
 
     def by_rank(self, held: Iterable[Held]) -> list[Held]:
         """Those that have a unit to start now, the highest rank first."""
@@ -61,7 +61,7 @@ class Turns:
         if not self._credit:
             return None
         rival = self.next_promoted(held)
-        return Promotion(1, rival.ticket.arrival_ms if rival else None)
+        return Promotion(1, rival.ticket.arrival_ms) if rival else Promotion()
 
     def next_promoted(self, held: Iterable[Held]) -> Held | None:
         """To whom in hand the next promotion goes; None when nobody is overdue."""
@@ -76,8 +76,7 @@ class Turns:
         return {h.place(self._work): h for h in held}
 
     def _now_ms(self) -> int:
-        read_ms, read_s = self._clock_ms
-        return read_ms + int((time.monotonic() - read_s) * 1000)
+        return self._told_ms + int((time.monotonic() - self._told_at_s) * 1000)
 
     def _overdue_ms(self) -> int | None:
         """Who arrived at this moment or before has waited too long; None: nobody can."""

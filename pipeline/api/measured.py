@@ -11,8 +11,8 @@ from pipeline.errors import PartDown
 from pipeline.metrics import CONTENT_TYPE, Samples, as_text, quantiles
 from pipeline.parts import Parts
 from pipeline.scheduling.learning import r2
-from pipeline.scheduling.policies import parse_policy
-from pipeline.store import measures, policies, work
+from pipeline.scheduling.policies import Policy
+from pipeline.store import metrics, policies, work
 from pipeline.store.session import clock_ms, transaction
 
 router = APIRouter(tags=["health"])
@@ -26,7 +26,7 @@ COUNTED = 100_000
 UNPROBED = "probe"
 """As a stage: nobody has looked at the recording yet."""
 
-FIRST_COME = parse_policy("fcfs")
+FIRST_COME = Policy("fcfs")
 
 EXAMPLE = """\
 # HELP fairscribe_jobs_waiting Jobs that wait (jobs)
@@ -57,7 +57,7 @@ def read_metrics(parts: GivenParts) -> Response:
         found = _work(c) | _lengths(c)
         now_ms = clock_ms(c)
         decided = policies.newest_policy(c) or parts.settings.start_policy
-        unprobed = measures.unprobed(c, COUNTED)
+        unprobed = metrics.unprobed(c, COUNTED)
     found |= _lines(parts, unprobed, now_ms, str(decided))
     return Response(as_text(found), media_type=CONTENT_TYPE)
 
@@ -111,7 +111,7 @@ def _work(c: Connection) -> Found:
 
 def _lengths(c: Connection) -> Found:
     """What was said of lengths, against what decoding found."""
-    newest = measures.newest_lengths(c, NEWEST)
+    newest = metrics.newest_lengths(c, NEWEST)
     probed = [one.probed_s / one.decoded_s for one in newest if one.probed_s is not None]
     hinted = [one.hinted_s / one.decoded_s for one in newest if one.hinted_s is not None]
     speech = [one.speech_s / one.decoded_s for one in newest if one.speech_s is not None]

@@ -116,7 +116,7 @@ class PolicyChange(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     policy: Annotated[str, Field(max_length=100)] = Field(
-        description="fcfs, sjf, hrrn(g), aged(beta) or auto", examples=["hrrn(2.5,300)"]
+        description="fcfs, sjf, hrrn(g), hrrn(g,K), aged(beta) or auto", examples=["hrrn(2.5,300)"]
     )
     reason: Annotated[str, Field(max_length=1000)] = Field(
         "by hand", description="Kept with the change", examples=["long calls wait too long"]
@@ -144,7 +144,7 @@ class TrialRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     policy: Annotated[str, Field(max_length=100)] = Field(
-        description="B: fcfs, sjf, hrrn(g) or aged(beta)", examples=["hrrn(3)"]
+        description="B: fcfs, sjf, hrrn(g), hrrn(g,K) or aged(beta)", examples=["hrrn(3)"]
     )
     block_s: Annotated[float, Field(ge=1, le=86_400)] = Field(
         600.0, description="Seconds of a block, which is of one policy", examples=[600.0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pipeline.errors import BadRequest
 from pipeline.job import AUTO, TASKS
@@ -52,57 +52,34 @@ class Asked:
         >>> asked.language, asked.task, asked.metadata
         ('es', 'translate', {'k': 'v'})
         """
-        return replace(
-            self,
-            language=self.language or other.language,
-            task=self.task or other.task,
-            speakers=self.speakers or other.speakers,
-            deadline=self.deadline or other.deadline,
-            wait_budget_s=self.wait_budget_s or other.wait_budget_s,
-            duration_hint_s=self.duration_hint_s or other.duration_hint_s,
-            metadata={**other.metadata, **self.metadata},
-        )
+        options = {name: getattr(self, name) or getattr(other, name) for name in OPTIONS}
+        return Asked(**options, metadata={**other.metadata, **self.metadata})
 
 
-def read_asked(
-    language: str | None,
-    task: str | None,
-    speakers: str | None,
-    metadata: Mapping[str, str],
-    deadline: str | None = None,
-    wait_budget_s: str | None = None,
-    duration_hint_s: str | None = None,
-) -> Asked:
-    """What the words mean; empty ones say nothing. Raises `BadRequest` for an unknown one."""
-    language, task = (language or "").strip(), (task or "").strip()
+def read_asked(words: Mapping[str, str | None], metadata: Mapping[str, str]) -> Asked:
+    """What the words mean, by the names of OPTIONS; empty ones say nothing, other names are left.
+
+    Raises `BadRequest` for a word nobody knows.
+    """
+    said = {name: (words.get(name) or "").strip() for name in OPTIONS}
+    language, task = said["language"], said["task"]
     if language and language not in LANGUAGES and language != AUTO:
         raise BadRequest(f"{language[:40]!r} is no language code such as en, es or auto.")
     if task and task not in TASKS:
         raise BadRequest(f"{task[:40]!r} is no task: {' or '.join(TASKS)}.")
-    by = read_deadline((deadline or "").strip(), local=True)
-    budget_s = (wait_budget_s or "").strip()
-    read_wait_budget_s(budget_s)
-    hint_s = (duration_hint_s or "").strip()
-    read_duration_hint_s(hint_s)
-    return Asked(
-        language or None,
-        task or None,
-        _speakers(speakers),
-        by.isoformat() if by else None,
-        budget_s or None,
-        hint_s or None,
-        metadata,
-    )
+    said["speakers"] = _speakers(said["speakers"])
+    by = read_deadline(said["deadline"], local=True)
+    said["deadline"] = by.isoformat() if by else ""
+    read_wait_budget_s(said["wait_budget_s"])
+    read_duration_hint_s(said["duration_hint_s"])
+    given = {name: word for name, word in said.items() if word}
+    return Asked(**given, metadata=metadata)
 
 
-def _speakers(text: str | None) -> str | None:
-    labels = [label.strip() for label in (text or "").split(",")]
-    if labels == [""]:
-        return None
-    if len(labels) != 2 or not all(labels):
-        raise BadRequest(
-            f"speakers are two words such as agent,customer, not {(text or '')[:40]!r}."
-        )
+def _speakers(text: str) -> str:
+    labels = [label.strip() for label in text.split(",")]
+    if labels != [""] and (len(labels) != 2 or not all(labels)):
+        raise BadRequest(f"speakers are two words such as agent,customer, not {text[:40]!r}.")
     return ",".join(labels)
 
 

@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from pipeline.cli.asked import Asked, read_asked
+from pipeline.cli.asked import OPTIONS, Asked, read_asked
 from pipeline.cli.collect import Found, NotSent, as_text, found_url, is_url, why_nothing
 from pipeline.errors import BadRequest
 
 SEPARATORS = (",", ";", "\t")
 PLACES = ("file", "url")
-OWN = (*PLACES, "language", "speakers", "task", "deadline", "wait_budget_s", "duration_hint_s")
+OWN = (*PLACES, *OPTIONS)
 """Columns with a meaning of ours."""
 
 LINES_A_ROW = 50
@@ -131,9 +131,7 @@ def _recording(row: dict[str, str], folder: Path) -> Found:
         raise BadRequest("it names a file and a url" if places else "it names no file")
     kind, place = places[0]
     metadata = {name: cell for name, cell in row.items() if name not in OWN and name and cell}
-    words = (row.get("language"), row.get("task"), row.get("speakers"))
-    wishes = (row.get("deadline"), row.get("wait_budget_s"), row.get("duration_hint_s"))
-    asked = read_asked(*words, metadata, *wishes)
+    asked = read_asked(row, metadata)
     if is_url(place):
         return replace(found_url(place), asked=asked)
     if kind == "url":

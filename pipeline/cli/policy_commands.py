@@ -32,7 +32,7 @@ app = typer.Typer(
 @app.command("set")
 def policy(
     new: Annotated[
-        str | None, typer.Argument(help="fcfs, sjf, hrrn(g), aged(beta) or auto")
+        str | None, typer.Argument(help="fcfs, sjf, hrrn(g), hrrn(g,K), aged(beta) or auto")
     ] = None,
     reason: Annotated[str, typer.Option(help="Kept with the change")] = "by hand",
     json: Json = False,
@@ -57,7 +57,9 @@ def _in_words(answer: dict[str, Any]) -> str:
 
 @app.command()
 def trial(
-    new: Annotated[str | None, typer.Argument(help="fcfs, sjf, hrrn(g) or aged(beta)")] = None,
+    new: Annotated[
+        str | None, typer.Argument(help="fcfs, sjf, hrrn(g), hrrn(g,K) or aged(beta)")
+    ] = None,
     block_min: Annotated[float, typer.Option(help="Minutes of one policy in a row")] = 10.0,
     blocks: Annotated[int, typer.Option(help="Even: half of them of each policy")] = 12,
     keep_better: Annotated[

@@ -16,10 +16,11 @@ from pipeline.scheduling import cases, contest, traces
 from pipeline.scheduling.cases import CASES, Asked, Case
 from pipeline.scheduling.contest import Entry
 from pipeline.scheduling.scenario import LEVELS
+from pipeline.settings import DEFAULT_POLICY
 
 app = typer.Typer()
 
-POLICIES = "file-fcfs,fcfs,sjf,hrrn(1),hrrn(2.5,300)"
+POLICIES = f"file-fcfs,fcfs,sjf,hrrn(1),{DEFAULT_POLICY}"
 SEEDS_LIMIT = 1000
 
 Read = TypeVar("Read")

@@ -13,7 +13,7 @@ import typer
 import uuid_utils.compat as uuid_utils
 
 from pipeline.cli import show
-from pipeline.cli.asked import read_asked, read_pairs
+from pipeline.cli.asked import OPTIONS, read_asked, read_pairs
 from pipeline.cli.collect import Found, NotSent, as_text, collect, is_url, read_list
 from pipeline.cli.journal import Journal, journal_path, read_journal
 from pipeline.cli.local import INTERRUPTED, Json
@@ -124,8 +124,7 @@ def _understand(
 ) -> Wanted:
     """Raises `BadRequest` for what cannot be meant."""
     pairs = read_pairs(metadata)
-    wishes = (typed["deadline"], typed["wait_budget_s"])
-    asked = read_asked(typed["language"], typed["task"], typed["speakers"], pairs, *wishes)
+    asked = read_asked(typed, pairs)
     named = [path for path in paths if path != "-"]
     if len(named) < len(paths):
         named += read_list(sys.stdin.buffer.read(), null=null)
@@ -148,12 +147,7 @@ def _rehearse(wanted: Wanted, path: Path, *, json: bool) -> int:
         told: dict[str, Any] = {
             "file": as_text(one.given),
             "size_bytes": state.st_size if state else None,
-            "language": one.asked.language,
-            "speakers": one.asked.speakers,
-            "task": one.asked.task,
-            "duration_hint_s": one.asked.duration_hint_s,
-            "deadline": one.asked.deadline,
-            "wait_budget_s": one.asked.wait_budget_s,
+            **{name: getattr(one.asked, name) for name in OPTIONS},
             "metadata": dict(one.asked.metadata),
             "sent": batch_id is not None and key_of(batch_id, one, state) in sent,
         }

@@ -17,7 +17,7 @@ import redis
 from pipeline.queue import keys
 from pipeline.queue.outage import redis_errors
 from pipeline.scheduling.policies import Policy, Waiting, arrivals_ahead_ms, order_key, pairs
-from pipeline.scheduling.sketch import Sketch, ranks
+from pipeline.scheduling.sketch import Sketch, marked
 from pipeline.scheduling.work import BUCKETS
 
 HEAD_READ = 16
@@ -162,17 +162,17 @@ class Order:
             pipe = self._redis.pipeline(transaction=False)
             asked = []
             for bucket, count in sizes.items():
-                for rank in ranks(count, MARKS):
-                    asked.append((bucket, rank))
-                    pipe.zrange(self._ready, first + rank, first + rank, withscores=True)
+                for number in marked(count, MARKS):
+                    asked.append((bucket, number))
+                    pipe.zrange(self._ready, first + number, first + number, withscores=True)
                 first += count
             answers = pipe.execute()
         marks: dict[int, list[tuple[int, int]]] = {}
-        for (bucket, rank), answer in zip(asked, answers, strict=True):
+        for (bucket, number), answer in zip(asked, answers, strict=True):
             for _, value in answer:
                 found, arrival_ms = keys.from_score(value)
                 if found == bucket:
-                    marks.setdefault(bucket, []).append((rank, arrival_ms))
+                    marks.setdefault(bucket, []).append((number, arrival_ms))
         return Sketch(marks)
 
     def some(self, number: int) -> list[str]:

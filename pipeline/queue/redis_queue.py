@@ -80,12 +80,12 @@ class Floor:
 
 @dataclass(frozen=True)
 class Promotion:
-    """Leave for a claim to take overdue jobs past its floor, the oldest first."""
+    """Permission for a claim to take overdue jobs past its floor, the oldest first."""
 
     jobs: int = 1
     """At most so many. One that is first by rank besides is not counted."""
-    older_than_ms: int | None = None
-    """Only who arrived before this, Postgres time; None: any that is overdue."""
+    older_than_ms: int = keys.SCORE_BASE
+    """Only who arrived before this, Postgres time; else any that is overdue."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,7 @@ class RedisQueue:
         place = (floor.bucket, floor.arrival_ms) if floor else (-1, 0)
         late = (0, 0, 0)
         if promotion and self.max_wait_ms:
-            before_ms = promotion.older_than_ms
-            before_ms = keys.SCORE_BASE if before_ms is None else before_ms
-            late = (promotion.jobs, before_ms, self.max_wait_ms)
+            late = (promotion.jobs, promotion.older_than_ms, self.max_wait_ms)
         names = [self._ready, self._lease, self._owner]
         names += [self._epoch, self._policy_key, self._answer, self._heads]
         while True:

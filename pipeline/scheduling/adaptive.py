@@ -16,7 +16,6 @@ decider that died is followed by another that knows as much.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -57,24 +56,20 @@ class Rung:
         return Policy("hrrn", self.g) if self.g else Policy("fcfs")
 
 
-@dataclass(frozen=True)
-class Rule:
-    """When to move."""
+LADDER = (Rung(0.0, 0.0), Rung(1.5, 1.0), Rung(3.0, 4.0), Rung(5.0, 32.0))
+"""By pressure, both upwards; the first is taken whatever the pressure. Tuned on a day of calls: see
+docs/decisions.md."""
+PART = 0.25
+"""A rung is left downwards below this part of its own pressure."""
+STAY_S = 60.0
+"""How long a policy holds at least."""
+LEAN = 16.0
+"""All short jobs at risk weigh like so many times the backlog, all long ones like its part."""
 
-    ladder: Sequence[Rung]
-    """By pressure, both upwards; the first is taken whatever the pressure."""
-    part: float = 0.25
-    """A rung is left downwards below this part of its own pressure."""
-    stay_s: float = 60.0
-    """How long a policy holds at least."""
-    lean: float = 16.0
-    """All short jobs at risk weigh like so many times the backlog, all long ones like its part."""
+LOOK_EACH_S = 5.0
+"""How often the backlog is looked at."""
 
-
-RULE = Rule((Rung(0.0, 0.0), Rung(1.5, 1.0), Rung(3.0, 4.0), Rung(5.0, 32.0)))
-"""Tuned on a day of calls: see docs/decisions.md."""
-
-AUTO_START = RULE.ladder[0].policy
+AUTO_START = LADDER[0].policy
 """Before anything is known of the backlog."""
 
 
@@ -110,17 +105,17 @@ def is_auto(text: str) -> bool:
     return text.strip().lower() == AUTO
 
 
-def pressure(signals: Signals, rule: Rule = RULE) -> float:
+def pressure(signals: Signals) -> float:
     """The backlog in rounds of the slots, leaned towards whoever is about to be late.
 
     >>> pressure(Signals(drain_s=12.0, round_s=3.0)), pressure(Signals(12.0, 3.0, long_at_risk=0.5))
     (4.0, 1.0)
     """
     rounds = max(0.0, signals.drain_s) / signals.round_s
-    return rounds * float(rule.lean ** (signals.short_at_risk - signals.long_at_risk))
+    return rounds * float(LEAN ** (signals.short_at_risk - signals.long_at_risk))
 
 
-def decide(signals: Signals, in_force: Policy, age_s: float, rule: Rule = RULE) -> Move | None:
+def decide(signals: Signals, in_force: Policy, age_s: float) -> Move | None:
     """Where to move from `in_force`, which has held for `age_s` seconds; None: nowhere.
 
     A policy that is not on the ladder (somebody's before `auto`) is left at once for the rung the
@@ -129,51 +124,46 @@ def decide(signals: Signals, in_force: Policy, age_s: float, rule: Rule = RULE) 
     >>> str(decide(Signals(drain_s=12.0, round_s=3.0), Policy("fcfs"), 60.0).policy)
     'hrrn(3)'
     """
-    now = pressure(signals, rule)
-    up = max(n for n, rung in enumerate(rule.ladder) if rung.pressure <= now)
-    own = next((n for n, rung in enumerate(rule.ladder) if rung.policy == in_force), None)
-    if own is not None:
-        if age_s < rule.stay_s:
+    now = pressure(signals)
+    new = max(n for n, rung in enumerate(LADDER) if rung.pressure <= now)
+    old = next((n for n, rung in enumerate(LADDER) if rung.policy == in_force), None)
+    if old is not None:
+        if age_s < STAY_S:
             return None
-        if up < own:  # one that still holds by its lower edge is kept
-            held = [n for n in range(up, own + 1) if rule.ladder[n].pressure * rule.part <= now]
-            up = max(held)
-    if up == own:
+        if new < old:  # one that still holds by its lower edge is kept
+            new = max(n for n in range(new, old + 1) if LADDER[n].pressure * PART <= now)
+    if new == old:
         return None
-    return Move(rule.ladder[up].policy, _reason(signals, now, up, own, rule))
+    return Move(LADDER[new].policy, _reason(signals, now, new, old))
 
 
 class Follower:
-    """The rule as a policy of the simulator: asked at every turn, it decides each `every_s`.
+    """The rule as a policy of the simulator: asked at every turn, it looks each LOOK_EACH_S.
 
     A unit's work is not to be seen there: it is taken to be that of a full window, or of a mean job
     that is shorter. With waiting work W and n slots of one reference second a second, drain / round
     = (W / n) / unit work: at any other pace both are longer or shorter alike.
     """
 
-    def __init__(self, rule: Rule = RULE, every_s: float = 5.0) -> None:
-        self._rule, self._every_ms = rule, every_s * 1000
-        self._policy = rule.ladder[0].policy
+    def __init__(self) -> None:
+        self._policy = LADDER[0].policy
         self._since_ms = self._asked_ms = -math.inf
-        self.moves: list[tuple[int, Move]] = []
-        """(when, ms; what was decided)."""
 
     def __call__(self, now_ms: int, view: View) -> Policy:
         """The policy from now on."""
-        if now_ms >= self._asked_ms + self._every_ms:
+        if now_ms >= self._asked_ms + 1000 * LOOK_EACH_S:
             self._asked_ms = now_ms
             mean_s = view.waiting_work_s / view.waiting if view.waiting else FULL_WINDOW_WORK_S
             unit_s = max(S0, min(FULL_WINDOW_WORK_S, mean_s))
             signals = Signals(view.waiting_work_s / view.slots, unit_s)
             age_s = (now_ms - self._since_ms) / 1000
-            if move := decide(signals, self._policy, age_s, self._rule):
+            if move := decide(signals, self._policy, age_s):
                 self._policy, self._since_ms = move.policy, now_ms
-                self.moves.append((now_ms, move))
         return self._policy
 
 
-def _reason(signals: Signals, now: float, new: int, old: int | None, rule: Rule) -> str:
-    rung = rule.ladder[new]
+def _reason(signals: Signals, now: float, new: int, old: int | None) -> str:
+    rung = LADDER[new]
     backlog = f"{signals.drain_s:.1f} s of work wait, {signals.drain_s / signals.round_s:.1f} "
     backlog += f"rounds of {signals.round_s:.2f} s"
     late = ""
@@ -181,7 +171,7 @@ def _reason(signals: Signals, now: float, new: int, old: int | None, rule: Rule)
         late = f"; {signals.short_at_risk:.0%} of the jobs are short and about to be late, "
         late += f"{signals.long_at_risk:.0%} long, which makes it count as {now:.1f}"
     if old is not None and new < old:
-        edge = f"below {rule.ladder[new + 1].pressure * rule.part:g}"
+        edge = f"below {LADDER[new + 1].pressure * PART:g}"
     else:
         edge = f"{rung.pressure:g} or more"
     return f"{backlog}{late}: {edge}, so g = {rung.g:g}."

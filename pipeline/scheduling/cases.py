@@ -48,9 +48,8 @@ class Asked:
     trace: tuple[Arrival, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        limits = {"load": self.load, "rate": self.rate, "window_s": self.window_s}
-        limits |= {"knee": self.knee}
-        for name, value in limits.items():
+        for name in ("load", "rate", "window_s", "knee"):
+            value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is above 0, not {value:g}")
         if self.load is not None and self.rate is not None:

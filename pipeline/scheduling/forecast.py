@@ -18,7 +18,7 @@ at its turn are added at the rate of the last minute (`Inflow`). Under fcfs both
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.scheduling.policies import Waiting
@@ -50,8 +50,21 @@ class Capacity:
         return self.slots * unit_work / self.speed
 
 
+def together(workers: Iterable[tuple[float | None, int]]) -> Capacity | None:
+    """Workers of (speed, slots) as one. Those whose speed nobody knows do not count; None when that
+    is all of them.
+
+    >>> together([(8.0, 4), (None, 4), (2.0, 1)])
+    Capacity(speed=10.0, slots=5, workers=2)
+    """
+    live = [(speed, slots) for speed, slots in workers if speed]
+    if not live:
+        return None
+    return Capacity(sum(speed for speed, _ in live), sum(slots for _, slots in live), len(live))
+
+
 @dataclass(frozen=True)
-class Share:
+class Amount:
     """Work in so many units: of one job, or of several together."""
 
     work: float
@@ -63,10 +76,10 @@ class Share:
         return self.work / max(1, self.units)
 
 
-NOTHING = Share(0.0, 0)
+NOTHING = Amount(0.0, 0)
 
 
-def turn_s(capacity: Capacity, waiting_work: float, serving: Share) -> float:
+def turn_s(capacity: Capacity, waiting_work: float, serving: Amount) -> float:
     """Seconds until a waiting job gets its first slot, when no slot is free.
 
     `waiting_work` waits before it; `serving` are jobs in hand that outrank it, of which the units
@@ -76,11 +89,11 @@ def turn_s(capacity: Capacity, waiting_work: float, serving: Share) -> float:
     return (waiting_work + beyond) / capacity.speed
 
 
-def service_s(capacity: Capacity, own: Share, free_slots: int) -> float:
+def service_s(capacity: Capacity, own: Amount, free_slots: int) -> float:
     """Seconds from a job's first slot to its end, with `free_slots` others to start into.
 
     >>> one = Capacity(speed=8.0, slots=4, workers=1)       # a unit of 2.0 keeps a slot for 1 s
-    >>> service_s(one, Share(2.0, 1), 0), service_s(one, Share(16.0, 8), 4)      # two rounds
+    >>> service_s(one, Amount(2.0, 1), 0), service_s(one, Amount(16.0, 8), 4)      # two rounds
     (1.0, 2.0)
     """
     at_once = max(1, min(free_slots, capacity.slots // capacity.workers))
@@ -90,11 +103,11 @@ def service_s(capacity: Capacity, own: Share, free_slots: int) -> float:
 
 def rest_s(
     capacity: Capacity,
-    left: Share,
+    left: Amount,
     *,
-    whole: Share,
+    whole: Amount,
     since_s: float,
-    serving: Share,
+    serving: Amount,
     waiting_work: float,
     busy_slots: int,
 ) -> float:

@@ -66,19 +66,25 @@ def learn(done: Sequence[Done], reference: WorkModel = REFERENCE) -> WorkModel |
     done = [d for d in done if min(d.busy_s, d.speech_s, d.windows, d.tokens) > 0]
     if not done:
         return None
-    unit = [(reference.job_s, reference.window_s * d.windows, reference.token_s * d.tokens)
-            for d in done]  # fmt: skip
-    speed = statistics.median(d.busy_s / sum(row) for d, row in zip(done, unit, strict=True))
+    busy = [d.busy_s for d in done]
+    unit = [_terms(reference, d) for d in done]
+    speed = statistics.median(y / sum(row) for y, row in zip(busy, unit, strict=True))
     prior = [[speed * x for x in row] for row in unit]
-    a, b, c = _factors(prior, [d.busy_s for d in done])
+    factors = _factors(prior, busy)
+    a, b, c = factors
     return WorkModel(
         job_s=a * speed * reference.job_s,
         window_s=b * speed * reference.window_s,
         token_s=c * speed * reference.token_s,
         kappa=_kappa(done, reference.kappa),
         jobs=len(done),
-        r2=r2([d.busy_s for d in done], [a * x + b * y + c * z for x, y, z in prior]),
+        r2=r2(busy, [_dot(row, factors) for row in prior]),
     )
+
+
+def _terms(model: WorkModel, d: Done) -> tuple[float, float, float]:
+    """What a job costs by `model`: for itself, its windows, its tokens."""
+    return model.job_s, model.window_s * d.windows, model.token_s * d.tokens
 
 
 def differs(new: WorkModel, old: WorkModel | None) -> bool:

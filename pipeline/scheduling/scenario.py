@@ -69,8 +69,6 @@ class View:
     """Jobs of which nothing has started."""
     waiting_work_s: float
     """Predicted work that has not started, of all jobs."""
-    in_service: int
-    """Units in a slot."""
     slots: int
     """Slots of all workers."""
 

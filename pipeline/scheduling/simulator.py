@@ -33,8 +33,6 @@ STARVED_S = 2.0
 ASKED_EACH_S = 1.0
 """A policy that is a rule of the backlog is asked at most once a simulated second."""
 
-__all__ = ["Arrival", "House", "Outcome", "Rule", "Run", "View", "simulate"]
-
 
 def simulate(
     arrivals: Sequence[Arrival],
@@ -212,7 +210,7 @@ class _House:
         if not self.alone:
             for worker in self.workers:
                 self._give_back_starved(worker)
-        while ready and any(worker.line for worker in ready) | bool(self.queue):
+        while ready and (self.queue or any(worker.line for worker in ready)):
             worker = max(ready, key=lambda w: w.free)
             job = self._pick(worker)
             if job is not None:
@@ -243,8 +241,7 @@ class _House:
         if isinstance(self.rule, Policy):
             return self.rule
         if self.policy is None or self.now_s >= self.asked_s + ASKED_EACH_S:
-            busy = sum(len(worker.serving) for worker in self.workers)
-            view = View(self.waiting, max(0.0, self.waiting_work_s), busy, self.slots)
+            view = View(self.waiting, max(0.0, self.waiting_work_s), self.slots)
             new, self.asked_s = self.rule(self._now_ms(), view), self.now_s
             self.switches += self.policy is not None and new != self.policy
             self.policy = new

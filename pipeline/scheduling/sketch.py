@@ -1,6 +1,6 @@
 """A queue in few numbers: enough to say who goes before whom at any moment, without asking it.
 
-Of each size bucket a few arrivals are known with their ranks; between two of them arrivals are
+Of each size bucket a few arrivals are known with their numbers; between two of them arrivals are
 taken to be evenly spread. With M marks a bucket, a count of who arrived before some moment is wrong
 by less than a part 1 / (M - 1) of that bucket, and right for buckets of up to M jobs.
 """
@@ -11,16 +11,16 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.scheduling.policies import Waiting
+from pipeline.scheduling.policies import Waiting, rank
 
 Marks = Sequence[tuple[int, int]]
-"""(rank in its bucket from 0, arrival ms) of some jobs, oldest first; first and last always."""
+"""(number in its bucket from 0, arrival ms) of some jobs, oldest first; first and last always."""
 
 
-def ranks(count: int, marks: int) -> list[int]:
-    """Which ranks of a bucket of `count` jobs to mark: at most `marks`, evenly spread.
+def marked(count: int, marks: int) -> list[int]:
+    """Which of the `count` jobs of a bucket to mark, by number: at most `marks`, evenly spread.
 
-    >>> ranks(3, 5), ranks(101, 5)
+    >>> marked(3, 5), marked(101, 5)
     ([0, 1, 2], [0, 25, 50, 75, 100])
     """
     if count <= marks:
@@ -46,9 +46,7 @@ class Sketch:
 
         Those that arrived before the moment t at which u * (now - t) + v is the place's own rank.
         """
-        u, v = table[place.bucket]
-        own = u * max(0, now_ms - place.arrival_ms) + v
-        found = {}
+        own, found = rank(place, table, now_ms), dict[int, float]()
         for bucket, marks in self.marks.items():
             if bucket == place.bucket:
                 before = arrived_before(marks, place.arrival_ms)
@@ -79,11 +77,12 @@ def arrived_before(marks: Marks, moment_ms: float) -> float:
     after = bisect_left(marks, moment_ms, key=lambda mark: mark[1])
     if after == 0:
         return 0.0
-    rank, arrival_ms = marks[after - 1]
+    number, arrival_ms = marks[after - 1]
     if after == len(marks):
-        return float(rank + 1)
-    next_rank, next_ms = marks[after]
-    return rank + 1 + (next_rank - rank - 1) * (moment_ms - arrival_ms) / (next_ms - arrival_ms)
+        return float(number + 1)
+    next_number, next_ms = marks[after]
+    between = (moment_ms - arrival_ms) / (next_ms - arrival_ms)
+    return number + 1 + (next_number - number - 1) * between
 
 
 def _merged(some: Marks, others: Marks) -> Marks:

@@ -110,10 +110,10 @@ def sides(blocks: int, seed: int) -> tuple[str, ...]:
     )
 
 
-def counts(offset_s: float, block_s: float) -> int | None:
+def block_of(offset_s: float, block_s: float) -> int | None:
     """The block a job that arrived `offset_s` after the start counts for; None: in a wash-out.
 
-    >>> counts(1.0, 10.0), counts(2.5, 10.0), counts(19.9, 10.0)
+    >>> block_of(1.0, 10.0), block_of(2.5, 10.0), block_of(19.9, 10.0)
     (None, 0, 1)
     """
     block, inside = divmod(offset_s, block_s)

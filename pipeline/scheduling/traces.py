@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.scheduling.scenario import Arrival
-from pipeline.scheduling.work import JOB_S, KAPPA, TOKEN_S, WINDOW_S
-from pipeline.scheduling.workloads import FULL_WINDOW_S, WINDOW_FIXED, call
+from pipeline.scheduling.workloads import call, in_windows
 
 WINDOWS_LIMIT = 100_000
 """More windows than a job of a month has: such a number is a mistake."""
@@ -66,13 +65,7 @@ def _arrival(
     """As `call`, but in as many windows as were planned, all alike, where that is known."""
     if windows is None:
         return call(job_id, moment_s, speech_s, window_s=window_s)
-    each_s = speech_s / windows
-    unit = window_s * (WINDOW_FIXED + (1 - WINDOW_FIXED) * each_s / FULL_WINDOW_S)
-    work = WINDOW_S + TOKEN_S * KAPPA["en"] * each_s
-    works = (work,) * windows
-    return Arrival(
-        job_id, round(1000 * moment_s), (unit,) * windows, JOB_S + sum(works), unit_works=works
-    )
+    return in_windows(job_id, moment_s, [speech_s / windows] * windows, window_s=window_s)
 
 
 def _object(line: str, n: int) -> dict[str, Any]:

@@ -45,9 +45,6 @@ BUCKETS = 300
 class WorkModel:
     """S = job_s + window_s * windows + token_s * kappa(language) * speech_s, all in seconds of one
     engine's busy time.
-
-    >>> round(REFERENCE.predicted_s(60.0, 3, "en"), 3)     # 0.05 + 3*0.566 + 0.031*5.34*60
-    11.68
     """
 
     job_s: float
@@ -85,8 +82,7 @@ def predicted_work_s(speech_s: float, windows: int | None, language: str | None)
     """
     if windows is None:
         windows = max(1, math.ceil(speech_s / PACKED_S))
-    tokens = KAPPA.get(language or "", KAPPA_DEFAULT) * speech_s
-    return JOB_S + WINDOW_S * windows + TOKEN_S * tokens
+    return REFERENCE.predicted_s(speech_s, windows, language)
 
 
 def bucket_of(work_s: float) -> int:

@@ -76,12 +76,6 @@ def poisson(rng: Random, count: int, rate: float) -> list[float]:
     return moments
 
 
-def bursts(rng: Random, count: int, rate: float, size: int) -> list[float]:
-    """`size` arrivals at the same moment, such bursts at `rate / size` a second."""
-    starts = poisson(rng, math.ceil(count / size), rate / size)
-    return [start for start in starts for _ in range(size)][:count]
-
-
 def at_once(count: int) -> list[float]:
     """All at the start, one a millisecond.
 
@@ -150,7 +144,14 @@ def call(job_id: str, moment_s: float, length_s: float, *, window_s: float = 1.0
     (500, [1.0, 1.0, 0.555])
     """
     full = max(0, math.ceil(length_s / FULL_WINDOW_S) - 1)
-    speech_s = [FULL_WINDOW_S] * full + [length_s - full * FULL_WINDOW_S]
+    windows = [FULL_WINDOW_S] * full + [length_s - full * FULL_WINDOW_S]
+    return in_windows(job_id, moment_s, windows, window_s=window_s)
+
+
+def in_windows(
+    job_id: str, moment_s: float, speech_s: Sequence[float], *, window_s: float = 1.0
+) -> Arrival:
+    """One recording whose windows hold `speech_s` seconds of speech each."""
     units = [window_s * (WINDOW_FIXED + (1 - WINDOW_FIXED) * s / FULL_WINDOW_S) for s in speech_s]
     works = tuple(WINDOW_S + TOKEN_S * KAPPA["en"] * s for s in speech_s)
     return Arrival(

@@ -16,7 +16,7 @@ from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.scheduling.adaptive import Mode, Move, Signals, decide, pressure
-from pipeline.scheduling.forecast import Capacity, Share, service_s
+from pipeline.scheduling.forecast import Amount, Capacity, service_s, together
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.work import bucket_survey_s, bucket_windows, bucket_work_s
 from pipeline.store import policies
@@ -90,10 +90,7 @@ def _signals(
 
 
 def _capacity(queues: Mapping[str, RedisQueue], stage: Stage) -> Capacity | None:
-    live = [w for w in queues[stage.name].board.speeds() if w.speed]
-    if not live:
-        return None
-    return Capacity(sum(w.speed or 0.0 for w in live), sum(w.slots for w in live), len(live))
+    return together((w.speed, w.slots) for w in queues[stage.name].board.speeds())
 
 
 # -- who would be late ----------------------------------------------------------------------
@@ -151,7 +148,7 @@ def _turns_s(
 
 def _would_be_late(job: Wishing, turn_s: float, engine: Capacity, now_ms: int) -> bool:
     bucket = job.place.bucket
-    own = Share(bucket_work_s(bucket), bucket_windows(bucket))
+    own = Amount(bucket_work_s(bucket), bucket_windows(bucket))
     starts_ms = now_ms + 1000 * turn_s
     ends_ms = starts_ms + 1000 * service_s(engine, own, 0)
     return starts_ms > job.start_by_ms or ends_ms > job.end_by_ms

@@ -1,8 +1,7 @@
 """deliver: the heard windows become one transcript, committed once under the fence.
 
 What the job took of the engine is committed with it, foretold and true: the work model learns from
-it.
-Only then is the packed speech erased and the lease dropped: a worker killed in between leaves a
+it. Only then is the packed speech erased and the lease dropped: a worker killed in between leaves a
 finished job and litter that the next one to look sweeps up. Before that moment `so_far` merges what
 is heard, in the same form, for those who do not want to wait.
 """

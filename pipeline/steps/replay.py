@@ -14,9 +14,11 @@ from sqlalchemy import Engine
 from pipeline.errors import TooFewJobs
 from pipeline.job import TRANSCRIBE
 from pipeline.queue.redis_queue import RedisQueue
+from pipeline.scheduling.forecast import Capacity, together
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.scenario import Arrival, House
 from pipeline.scheduling.simulator import simulate
+from pipeline.scheduling.tally import quantile
 from pipeline.scheduling.work import predicted_work_s
 from pipeline.store import load
 from pipeline.store.load import Recorded
@@ -65,8 +67,8 @@ def replay(
     `language`: of a recording that named none. Raises `TooFewJobs` when too few were surveyed, or
     no engine is there whose speed is known, and `PartDown`.
     """
-    live = [w for w in queues[TRANSCRIBE.name].board.speeds() if w.speed]
-    if not live:
+    engine = together((w.speed, w.slots) for w in queues[TRANSCRIBE.name].board.speeds())
+    if engine is None:
         raise TooFewJobs("No engine has told its speed yet, so nothing can be foretold.")
     with transaction(store) as c:
         jobs = load.recorded(c, hours * 3600, JOBS_LIMIT)
@@ -75,26 +77,25 @@ def replay(
             f"{len(jobs)} recordings of the last {hours:g} hours have been surveyed; fewer than "
             f"{JOBS_LEAST} foretell nothing."
         )
-    slots, speed = sum(w.slots for w in live), sum(w.speed or 0.0 for w in live)
-    arrivals = [_arrival(job, language, slots / speed) for job in jobs]
+    arrivals = [_arrival(job, language, engine) for job in jobs]
     # workers of different sizes are taken for alike ones
-    house = House(workers=len(live), slots=max(1, slots // len(live)))
+    house = House(workers=engine.workers, slots=max(1, engine.slots // engine.workers))
     return Replay(
         len(jobs),
         (jobs[-1].arrival_ms - jobs[0].arrival_ms) / 3_600_000,
-        slots,
-        speed,
+        engine.slots,
+        engine.speed,
         tuple(_replayed(arrivals, policy, house) for policy in asked),
     )
 
 
-def _arrival(job: Recorded, language: str, slot_s_of_work: float) -> Arrival:
+def _arrival(job: Recorded, language: str, engine: Capacity) -> Arrival:
     work_s = predicted_work_s(job.speech_s, job.windows, job.language or language)
-    unit_s = work_s / job.windows * slot_s_of_work
+    unit_s = engine.residence_s(work_s / job.windows)
     return Arrival(job.job_id, job.arrival_ms, (unit_s,) * job.windows, work_s)
 
 
 def _replayed(arrivals: Sequence[Arrival], policy: Policy, house: House) -> Replayed:
     took = sorted(outcome.response_s for outcome in simulate(arrivals, policy, house).outcomes)
-    p50_s, p95_s, p99_s = (took[min(len(took) - 1, int(p * len(took)))] for p in (0.5, 0.95, 0.99))
+    p50_s, p95_s, p99_s = (quantile(took, part) for part in (0.5, 0.95, 0.99))
     return Replayed(policy, p50_s, p95_s, p99_s, took[-1])

@@ -63,8 +63,6 @@ def begin(
             seed=secrets.randbits(31) if seed is None else seed,
             keep_better=keep_better,
         )
-        if trial is None:
-            raise TrialRunning
         policy = _enter(c, trial, 0)
     _tell(queues.values(), policy)
     return trial
@@ -79,7 +77,7 @@ def tick(store: Engine, queues: Mapping[str, RedisQueue]) -> Policy | None:
         trial = trials.running(c)
         if trial is None or not policies.take_turn(c):
             return None
-        trial = trials.running(c)
+        trial = trials.running(c)  # it may have been ended before the turn was ours
         policy = _go_on(c, trial) if trial else None
     if policy is not None:
         _tell(queues.values(), policy)
@@ -136,7 +134,7 @@ def _compare(c: Connection, trial: Trial, ended: int) -> Comparison:
     order = switchback.sides(trial.blocks, trial.seed)
     blocks: list[list[float]] = [[] for _ in range(ended)]
     for arrived_s, response_s in trials.responses(c, trial):
-        block = switchback.counts(arrived_s, trial.block_s)
+        block = switchback.block_of(arrived_s, trial.block_s)
         if block is not None and block < ended:
             blocks[block].append(response_s)
     shown = [Block(side, values) for side, values in zip(order, blocks, strict=False)]

@@ -52,20 +52,25 @@ def settle(c: Connection) -> None:
 
     Of each kind and horizon only the newest are kept.
     """
-    c.execute(
+    settled = c.execute(
         text(
             "UPDATE forecasts f SET truth_s = extract(epoch FROM j.completed_at - f.made_at)"
             " FROM jobs j WHERE j.id = f.job_id AND f.truth_s IS NULL AND j.state = :done"
             " AND j.completed_at > f.made_at"
         ),
         {"done": State.COMPLETED.value},
-    )
+    ).rowcount
     c.execute(
         text(
             "DELETE FROM forecasts f USING jobs j WHERE j.id = f.job_id AND f.truth_s IS NULL"
             " AND j.completed_at IS NOT NULL"
         )
     )
+    if settled:
+        _forget_old(c)
+
+
+def _forget_old(c: Connection) -> None:
     newest = func.row_number().over(
         partition_by=(forecasts.c.kind, _horizon), order_by=forecasts.c.id.desc()
     )

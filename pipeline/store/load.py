@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from pipeline.job import STAGES, State
 from pipeline.scheduling.policies import Waiting
+from pipeline.store.rows import ago, first_id_since, now
 from pipeline.store.tables import jobs
 
 
@@ -21,7 +22,6 @@ class Standing:
     place: Waiting
     """At the size it was last queued with."""
     state: State
-    batch_id: str | None
     file_name: str
     worker: str | None
     """Who has or had it."""
@@ -35,11 +35,13 @@ class Standing:
     """As asked for."""
 
 
+_LIVE = frozenset(state for stage in STAGES for state in (stage.waiting, stage.working))
+
 _COLUMNS = (
-    *(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.state, jobs.c.batch_id, jobs.c.file_name),
-    *(jobs.c.worker, jobs.c.duration_s, jobs.c.speech_s, jobs.c.windows_total, jobs.c.windows_done),
+    *(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.state, jobs.c.file_name, jobs.c.worker),
+    *(jobs.c.duration_s, jobs.c.speech_s, jobs.c.windows_total, jobs.c.windows_done),
     jobs.c.language,
-    func.extract("epoch", func.clock_timestamp() - jobs.c.updated_at).label("since_s"),
+    func.extract("epoch", now - jobs.c.updated_at).label("since_s"),
 )
 
 
@@ -47,10 +49,11 @@ def standing(c: Connection, job_id: str) -> tuple[Standing, int] | None:
     """(how the job stands, Postgres time in ms); None when there is none, or it was not probed yet,
     or has ended.
     """
-    now_ms = (func.extract("epoch", func.clock_timestamp()) * 1000).label("now_ms")
+    now_ms = (func.extract("epoch", now) * 1000).label("now_ms")
     row = c.execute(select(*_COLUMNS, now_ms).where(jobs.c.id == UUID(job_id))).first()
-    found = _standing(row) if row is not None else None
-    return (found, int(row.now_ms)) if row and found and found.state in _LIVE else None
+    if row is None or State(row.state) not in _LIVE:
+        return None
+    return _standing(row), int(row.now_ms)
 
 
 def standings(c: Connection, job_ids: Sequence[str]) -> list[Standing]:
@@ -131,9 +134,8 @@ def arrivals(c: Connection, now_ms: int, slice_s: float, slices: int) -> Sequenc
     at = func.floor((now_ms - jobs.c.arrival_ms) / slice_ms).label("at")
     rows = c.execute(
         select(at, jobs.c.bucket, func.count().label("jobs"))
-        # ids grow with time: a minute of slack for clocks that differ, and only new rows are read
         .where(
-            jobs.c.id >= UUID(int=max(0, since_ms - 60_000) << 80),
+            jobs.c.id >= first_id_since(since_ms),
             jobs.c.arrival_ms > since_ms,
             jobs.c.bucket.is_not(None),
         )
@@ -162,7 +164,7 @@ def recorded(c: Connection, within_s: float, limit: int) -> list[Recorded]:
     """The newest `limit` recordings that arrived in the last `within_s` seconds and were surveyed,
     whatever became of them, in order of arrival. Those without speech needed no engine.
     """
-    since_ms = func.extract("epoch", func.clock_timestamp()) * 1000 - within_s * 1000
+    since_ms = func.extract("epoch", ago(within_s)) * 1000
     newest = (
         select(jobs.c.id, jobs.c.arrival_ms, jobs.c.speech_s, jobs.c.windows_total, jobs.c.language)
         .where(jobs.c.arrival_ms > since_ms, jobs.c.windows_total > 0)
@@ -180,14 +182,10 @@ def recorded(c: Connection, within_s: float, limit: int) -> list[Recorded]:
     )
 
 
-_LIVE = frozenset(state for stage in STAGES for state in (stage.waiting, stage.working))
-
-
 def _standing(row: Any) -> Standing:
     return Standing(
         place=Waiting(str(row.id), row.bucket or 0, row.arrival_ms),
         state=State(row.state),
-        batch_id=row.batch_id,
         file_name=row.file_name,
         worker=row.worker,
         since_s=max(0.0, float(row.since_s)),

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, func, insert, select
 
 from pipeline.scheduling.adaptive import Mode
 from pipeline.scheduling.policies import Policy, parse_policy

@@ -23,6 +23,13 @@ def ago(seconds: float) -> ColumnElement[datetime]:
     return now - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
+def first_id_since(moment_ms: int) -> UUID:
+    """Below the id of every job made at this moment (ms) or later. Ids grow with time, so a query
+    that asks for larger ones reads new rows only. A minute is left for clocks that differ.
+    """
+    return UUID(int=max(0, moment_ms - 60_000) << 80)
+
+
 def move(
     c: Connection,
     job_ids: Sequence[str],

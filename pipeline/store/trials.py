@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
-from sqlalchemy import Connection, func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, func, insert, select, update
 
 from pipeline.job import State
 from pipeline.scheduling.adaptive import Mode
 from pipeline.scheduling.policies import Policy, parse_policy
-from pipeline.store.rows import now
+from pipeline.store.rows import first_id_since, now
 from pipeline.store.tables import jobs, trials
 
 RUNNING, KEPT, RETURNED, STOPPED = "running", "kept", "returned", "stopped"
@@ -58,8 +56,8 @@ def begin(
     blocks: int,
     seed: int,
     keep_better: bool,
-) -> Trial | None:
-    """A new trial; None when one runs already."""
+) -> Trial:
+    """A new trial. Whoever begins one holds the right to decide, and has seen that none runs."""
     row = {
         "policy_a": str(policy_a),
         "mode_a": mode_a.value,
@@ -70,9 +68,8 @@ def begin(
         "keep_better": keep_better,
         "state": RUNNING,
     }
-    made = insert(trials).values(row).on_conflict_do_nothing().returning(trials.c.id)
-    trial_id = c.execute(made).scalar_one_or_none()
-    return None if trial_id is None else trial(c, trial_id)
+    trial_id = c.execute(insert(trials).values(row).returning(trials.c.id)).scalar_one()
+    return _trial(c.execute(_whole().where(trials.c.id == trial_id)).one())
 
 
 def trial(c: Connection, trial_id: int) -> Trial | None:
@@ -97,11 +94,12 @@ def note(c: Connection, trial_id: int, result: dict[str, Any]) -> None:
     c.execute(update(trials).where(trials.c.id == trial_id).values(result=result))
 
 
-def end(c: Connection, trial_id: int, state: str, reason: str) -> bool:
-    """It has ended so, and why. False when it had ended before."""
+def end(c: Connection, trial_id: int, state: str, reason: str) -> None:
+    """It has ended so, and why; one that had ended before stays as it ended."""
     values = {"state": state, "reason": reason, "ended_at": now}
-    ended = update(trials).where(trials.c.id == trial_id, trials.c.state == RUNNING)
-    return c.execute(ended.values(values).returning(trials.c.id)).first() is not None
+    c.execute(
+        update(trials).where(trials.c.id == trial_id, trials.c.state == RUNNING).values(values)
+    )
 
 
 def responses(c: Connection, trial: Trial) -> Sequence[tuple[float, float]]:
@@ -115,8 +113,8 @@ def responses(c: Connection, trial: Trial) -> Sequence[tuple[float, float]]:
     rows = c.execute(
         select(arrived_s, ((ended_ms - jobs.c.arrival_ms) / 1000).label("response_s"))
         .where(
-            # ids grow with time; retried jobs are older than their arrival and do not count
-            jobs.c.id >= UUID(int=max(0, int(started_ms) - 60_000) << 80),
+            # a retried job is older than its arrival, and does not count
+            jobs.c.id >= first_id_since(int(started_ms)),
             jobs.c.arrival_ms >= int(started_ms),
             jobs.c.state.not_in([State.FAILED.value, State.CANCELLED.value]),
         )

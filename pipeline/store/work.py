@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, func, insert, select
 
 from pipeline.scheduling.learning import Done
 from pipeline.scheduling.work import WorkModel

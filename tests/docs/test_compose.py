@@ -24,7 +24,7 @@ from pipeline.api.app import create
 from pipeline.settings import NOT_SETTINGS, read_settings
 from workers.alive import FRESH_S
 from workers.command_lines import PARTS, command_line
-from workers.errands import SWEEP_EVERY_S
+from workers.errands import EVERY_S, SWEEP
 from workers.flower_server import flower_options
 from workers.parts_table import AFTER_DRAIN_S
 
@@ -247,7 +247,7 @@ def test_a_health_check_asks_what_the_part_answers() -> None:
         assert OURS[name]["healthcheck"]["test"] == ["CMD", "python3", "-m", "workers.alive"]
         ready = OURS[name]["environment"]["FAIRSCRIBE_READY_FILE"]
         assert any(place.split(":")[0] == str(Path(ready).parent) for place in OURS[name]["tmpfs"])
-    assert FRESH_S >= 3 * SWEEP_EVERY_S
+    assert 3 * EVERY_S[SWEEP] <= FRESH_S
     api, flower = (settings_of(SERVICES[name]) for name in ("api", "flower"))
     asked = {name: OURS[name]["healthcheck"]["test"][-1] for name in ("api", "flower")}
     assert asked["api"] == f"http://127.0.0.1:{api.api_port}/v1/health/ready"

@@ -14,7 +14,7 @@ from pipeline.errors import PartDown
 from pipeline.job import TRANSCRIBE
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import RedisQueue, connect
-from pipeline.scheduling.adaptive import RULE, Mode, Move
+from pipeline.scheduling.adaptive import STAY_S, Mode, Move
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.work import bucket_work_s
 from pipeline.steps.adapt import adapt, look
@@ -22,6 +22,7 @@ from pipeline.store import policies, tables
 from pipeline.store.session import transaction
 from pipeline.store.wishes import wishing
 from tests import driven
+from tests.driven import in_force
 
 FCFS = Policy("fcfs")
 SHORT, LONG = 50, 100
@@ -58,17 +59,13 @@ def beat(parts: Parts, start: Mode = Mode.AUTO) -> Move | None:
     return adapt(parts.store, parts.queues, FCFS, start)
 
 
-def in_redis(parts: Parts) -> set[str]:
-    return {str(queue.policy()) for queue in parts.queues.values()}
-
-
 def test_a_backlog_moves_it_up_and_an_empty_queue_back_to_fcfs(parts: Parts) -> None:
     report(parts)
     ids = waiting(parts, 60)
     move = beat(parts)
     assert move is not None
     assert move.policy.name == "hrrn"
-    assert in_redis(parts) == {str(move.policy)}
+    assert in_force(parts) == {str(move.policy)}
     with transaction(parts.store) as c:
         (row,) = policies.changes(c, 9)
     assert (row.policy, row.mode, row.reason) == (move.policy, Mode.AUTO, move.reason)
@@ -77,10 +74,10 @@ def test_a_backlog_moves_it_up_and_an_empty_queue_back_to_fcfs(parts: Parts) -> 
     assert beat(parts) is None  # it holds
     parts.queues[TRANSCRIBE.name].withdraw(ids)
     assert beat(parts) is None  # for its minimum stay
-    decided(parts, move.policy, Mode.AUTO, ago_s=RULE.stay_s + 1)
+    decided(parts, move.policy, Mode.AUTO, ago_s=STAY_S + 1)
     back = beat(parts)
     assert back is not None
-    assert (back.policy, in_redis(parts)) == (FCFS, {"fcfs"})
+    assert (back.policy, in_force(parts)) == (FCFS, {"fcfs"})
 
 
 @pytest.mark.parametrize("mode", [Mode.FIXED, Mode.TRIAL])
@@ -88,7 +85,7 @@ def test_only_auto_is_moved(parts: Parts, mode: Mode) -> None:
     report(parts)
     waiting(parts, 60)
     decided(parts, FCFS, mode)
-    assert (beat(parts), in_redis(parts)) == (None, {"fcfs"})
+    assert (beat(parts), in_force(parts)) == (None, {"fcfs"})
 
 
 def test_a_fixed_setting_is_not_moved_while_nobody_decided(parts: Parts) -> None:
@@ -118,7 +115,7 @@ def test_one_decides_at_a_time_and_a_persons_word_is_not_overtaken(
 
     monkeypatch.setattr("pipeline.steps.adapt.look", _after(speak))
     assert beat(parts) is None  # somebody spoke between the look and the move
-    assert in_redis(parts) == {"sjf"}
+    assert in_force(parts) == {"sjf"}
 
 
 def _after(act: Callable[..., object]) -> Callable[..., object]:

@@ -148,7 +148,7 @@ CANNOT_BE_MEANT: list[tuple[dict[str, Any], str]] = [
     ({"batch_id": 7}, "batch_id"),
     *(
         ({"duration_hint_s": hint}, "duration_hint_s is a number of seconds")
-        for hint in (0, -1, "soon", True, [60], 43_201, 10**400, "inf", "nan", "1e999")
+        for hint in ("soon", 43_201)  # 12 h and a second; the rest is tests/unit/test_wishes.py's
     ),
     ({"metadata": [1]}, "metadata is not a JSON object"),
     ({"metadata": "x"}, "metadata is not JSON"),

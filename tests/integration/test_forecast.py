@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-import random
 import statistics
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import update
 
-from bench.eta import lengths, measure, put_surveyed
-from pipeline.errors import PartDown
-from pipeline.job import SURVEY, TRANSCRIBE, State
+from bench.answers import measure
+from bench.eta import lengths, put_surveyed
+from pipeline.job import TRANSCRIBE
 from pipeline.parts import Parts
 from pipeline.queue import keys
 from pipeline.queue.board import SPEED_KEPT_S
 from pipeline.queue.redis_queue import connect
 from pipeline.scheduling.calibration import Calibration
-from pipeline.scheduling.policies import Waiting, pairs, parse_policy
-from pipeline.scheduling.work import bucket_survey_s, bucket_work_s
+from pipeline.scheduling.work import bucket_survey_s
 from pipeline.steps.forecast import forecast_batch, forecast_job, look
-from pipeline.steps.forecast.calibrate import calibrate
-from pipeline.steps.forecast.outlooks import HANDS_KEPT_S
 from pipeline.steps.forecast.told import UNKNOWN, Forecast
-from pipeline.steps.ratio import write_ratios
-from pipeline.store import forecasts, jobs, load, tables
-from pipeline.store.forecasts import Foretold
+from pipeline.store import load, tables
 from pipeline.store.session import transaction
 from tests import driven
-from tests.lines import eventually, pulling, states
+from tests.lines import eventually, pulling
+from tests.standing import UNIT_S, parts, report, set_policy, waiting
 from workers.echo_engine import EchoEngine
 
-UNIT_S = bucket_work_s(50)
-"""Work of a job in bucket 50, one window: 1.17."""
-
-
-@pytest.fixture
-def parts(parts: Parts) -> Parts:
-    """Parts that look anew for every forecast."""
-    parts.outlooks.kept_s = 0.0
-    return parts
-
-
-def report(parts: Parts, transcribe: float | None = None, survey: float | None = None) -> None:
-    """Let workers of 2 slots each be this fast."""
-    for stage, speed in ((TRANSCRIBE, transcribe), (SURVEY, survey)):
-        parts.queues[stage.name].board.report_speed(f"{stage.name}@here", speed, 2)
-
-
-def set_policy(parts: Parts, policy: str) -> None:
-    for queue in parts.queues.values():
-        queue.set_policy(parse_policy(policy))
-
-
-def waiting(parts: Parts, count: int, batch: str | None = None) -> list[str]:
-    """Jobs of one window that wait for an engine."""
-    ids = [driven.received(parts, batch_id=batch) for _ in range(count)]
-    for job_id in ids:
-        driven.surveyed(parts, job_id)
-    return ids
+__all__ = ["parts"]
 
 
 def eta(parts: Parts, job_id: str) -> float:
@@ -106,16 +73,14 @@ def test_nobody_can_say_while_no_worker_is_known_to_do_anything(parts: Parts) ->
     assert forecast_job(parts, job_id) == Forecast(1, None)
 
 
-@pytest.mark.parametrize(("policy", "before"), [("fcfs", 2), ("sjf", 2), ("hrrn(1.5)", 2)])
-def test_a_waiting_job_waits_for_what_goes_before_it(
-    parts: Parts, policy: str, before: int
-) -> None:
+@pytest.mark.parametrize("policy", ["fcfs", "sjf", "hrrn(1.5)"])
+def test_a_waiting_job_waits_for_what_goes_before_it(parts: Parts, policy: str) -> None:
     set_policy(parts, policy)
     report(parts, transcribe=2 * UNIT_S)  # a window keeps one of 2 slots for 1 s
     ids = waiting(parts, 3)
     third = forecast_job(parts, ids[2])
-    assert third.position == before + 1
-    assert eta(parts, ids[2]) == pytest.approx(before / 2 + 1.0, rel=0.05)
+    assert third.position == 3
+    assert eta(parts, ids[2]) == pytest.approx(2 / 2 + 1.0, rel=0.05)
     assert third.times is not None
     assert 0 < third.times.p50_s < third.times.p90_s < 10
 
@@ -275,141 +240,6 @@ class Plain(Calibration):
         return raw_s, raw_s
 
 
-# -- one look for all -----------------------------------------------------------------------
-
-
-def test_all_who_ask_within_a_second_are_told_from_one_look(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[int] = []
-    was = load.arrivals
-    monkeypatch.setattr(load, "arrivals", lambda *how: looks.append(1) or was(*how))  # type: ignore[func-returns-value]
-    parts.outlooks.kept_s = 60.0
-    report(parts, transcribe=UNIT_S)
-    ids = waiting(parts, 4)
-    with ThreadPoolExecutor(8) as many:
-        told = list(many.map(lambda n: forecast_job(parts, ids[n % 4]), range(40)))
-    assert len(looks) == 1
-    assert all(one.times for one in told)
-    assert sorted({one.position for one in told if one.position}) == [1, 2, 3, 4]
-    waiting(parts, 1, "later")  # not in the look, but positions are asked of the line itself
-    late = driven.received(parts)
-    driven.surveyed(parts, late)
-    assert forecast_job(parts, late).position == 6
-    small = driven.received(parts)
-    driven.surveyed(parts, small, bucket=40)
-    set_policy(parts, "sjf")  # in force at once
-    assert forecast_job(parts, small).position == 1
-    assert len(looks) == 1
-
-
-def test_who_is_in_hand_is_seen_sooner_than_all_else(parts: Parts) -> None:
-    parts.outlooks.kept_s = 60.0
-    report(parts, transcribe=UNIT_S)
-    assert look(parts).in_hand == []
-    job_id = driven.running(parts, driven.received(parts)).job_id
-    held = eventually(lambda: look(parts).in_hand, HANDS_KEPT_S + 5)
-    assert [one.place.job_id for one in held] == [job_id]
-
-
-def test_an_outage_is_told_and_nobody_waits_for_the_lock_of_who_failed(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def down(_: object) -> None:
-        raise PartDown("Postgres does not answer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(load, "in_hand", down)
-        for _ in range(2):
-            with pytest.raises(PartDown):
-                look(parts)
-    assert look(parts).in_hand == []
-
-
-def test_the_sketch_of_a_line_agrees_with_the_line(parts: Parts) -> None:
-    queue, rng = parts.queues[TRANSCRIBE.name], random.Random(3)
-    now_ms = queue.time_ms()
-    crowd = [
-        Waiting(f"job-{n:05d}", rng.randrange(40, 60), now_ms - rng.randrange(600_000))
-        for n in range(400)
-    ]
-    queue.enqueue(crowd)
-    sketch = queue.order.sketch()
-    assert sketch.by_bucket() == queue.order.by_bucket()
-    for policy in (parse_policy(p) for p in ("fcfs", "sjf", "hrrn(2.5)", "aged(20)")):
-        for place in crowd[:20]:
-            (exact,) = queue.order.ahead([place], policy, now_ms)
-            (likely,) = queue.order.ahead([place], policy, now_ms, likely=range(45, 50))
-            assert likely == exact
-            (known,) = queue.order.ahead([place], policy, now_ms, likely=sketch.marks)
-            assert known == exact
-            near = sum(sketch.ahead(place, pairs(policy), now_ms).values())
-            assert near == pytest.approx((exact.position or 0) - 1, abs=20)
-
-
-# -- calibration ----------------------------------------------------------------------------
-
-
-def test_what_was_foretold_is_settled_when_its_job_ends_and_makes_the_next_forecast_right(
-    parts: Parts,
-) -> None:
-    set_policy(parts, "fcfs")
-    report(parts, transcribe=2 * UNIT_S, survey=1000.0)
-    before = look(parts).calibrated(State.SURVEYED, 1.0)
-    for _ in range(20):  # each is foretold in about a second and takes three
-        job_id = waiting(parts, 1)[0]
-        calibrate(parts)
-        parts.queues[TRANSCRIBE.name].withdraw([job_id])
-        with transaction(parts.store) as c:
-            (ticket,) = jobs.grant(c, TRANSCRIBE, [job_id], "w", "tiny.en")
-            c.execute(text("UPDATE forecasts SET made_at = made_at - interval '3 s'"))
-        driven.completed(parts, job_id, ticket)
-    calibrate(parts)
-    after = look(parts).calibrated(State.SURVEYED, 1.0)
-    assert after.p50_s > 2 * before.p50_s
-    assert after.p50_s <= after.p90_s
-    with transaction(parts.store) as c:
-        (kind,) = forecasts.calibrated(c)
-        assert forecasts.unsettled(c) == {}
-    assert (kind.kind, kind.forecasts) == ("surveyed", 20)
-    assert 0.0 <= kind.before_p90 <= 1.0
-    assert kind.median_ratio > 1.2
-
-
-def test_nothing_is_noted_of_an_empty_house_nor_of_one_whose_speed_nobody_knows(
-    parts: Parts,
-) -> None:
-    calibrate(parts)
-    waiting(parts, 3)
-    calibrate(parts)
-    with transaction(parts.store) as c:
-        assert forecasts.unsettled(c) == {}
-    report(parts, transcribe=UNIT_S)
-    driven.running(parts, driven.received(parts))
-    calibrate(parts)
-    with transaction(parts.store) as c:
-        assert {kind for kind, _ in forecasts.unsettled(c)} == {"surveyed", "running"}
-
-
-def test_a_forecast_of_a_job_that_failed_is_no_truth_and_of_the_rest_the_newest_are_kept(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(forecasts, "KEPT", 3)
-    failing, done = waiting(parts, 1)[0], driven.received(parts)
-    ticket = driven.running(parts, done)
-    said = [Foretold(failing, "surveyed", 1.0, 1.0, 1.0)]
-    said += [Foretold(done, "running", float(n), 1.0, 1.0) for n in (50, 3, 4, 5, 6)]
-    said.append(Foretold(driven.nobody(), "running", 1.0, 1.0, 1.0))  # erased meanwhile
-    with transaction(parts.store) as c:
-        forecasts.note(c, said)
-    driven.failed(parts, failing)
-    driven.completed(parts, done, ticket)
-    with transaction(parts.store) as c:
-        forecasts.settle(c)
-        kept = c.execute(text("SELECT raw_s FROM forecasts ORDER BY id")).scalars().all()
-    assert kept == [50.0, 4.0, 5.0, 6.0]  # of each horizon the newest three
-
-
 # -- after a start --------------------------------------------------------------------------
 
 
@@ -426,36 +256,3 @@ def test_a_worker_that_has_done_nothing_yet_is_taken_to_be_as_fast_as_the_last(
     assert eta(parts, job_id) == pytest.approx(known_s, rel=0.05)
     connect(parts.settings.redis_url or "").set(keys.speed_known(TRANSCRIBE.name), "by hand")
     assert board.slot_speed_known() is None
-
-
-# -- what is written up ---------------------------------------------------------------------
-
-
-def test_a_puller_says_how_fast_it_is_and_takes_it_back_when_it_leaves(parts: Parts) -> None:
-    board = parts.queues[TRANSCRIBE.name].board
-    with pulling(parts, EchoEngine(slots=2, fixed_s=0.1, per_second_s=0.0), name="t@x") as puller:
-        eventually(lambda: [w.worker for w in board.speeds()] == ["t@x"])
-        for _ in range(6):
-            put_surveyed(parts, 20.0)
-        (worker,) = eventually(lambda: [w for w in board.speeds() if w.speed])
-        assert worker.slots == 2
-        assert puller.facts()["speed"] > 0
-        eventually(lambda: states(parts) == {State.COMPLETED: 6})
-    assert board.speeds() == []
-
-
-def test_ratios_are_written_up_in_one_go_and_vanish_when_beat_stops(parts: Parts) -> None:
-    queue, redis = parts.queues[TRANSCRIBE.name], connect(parts.settings.redis_url or "")
-    ids = waiting(parts, 3)
-    write_ratios(parts.store, parts.queues, parts.settings.start_policy)
-    found = queue.board.ratios()
-    assert found is not None
-    assert found.of == 3
-    assert found.highest >= found.median >= 1.0
-    assert set(redis.zrange(keys.ratio(queue.name), 0, -1)) == set(ids)
-    assert parts.queues[SURVEY.name].board.ratios() is None  # nobody waits there
-    for key in (keys.ratio(queue.name), keys.ratio_as_of(queue.name)):
-        assert 0 < redis.pttl(key) <= 30_000
-    queue.withdraw(ids)
-    write_ratios(parts.store, parts.queues, parts.settings.start_policy)
-    assert queue.board.ratios() is None

@@ -16,21 +16,10 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from pipeline.queue import keys
-from pipeline.queue.redis_queue import (
-    Claim,
-    Claimed,
-    Floor,
-    Promotion,
-    RedisQueue,
-    connect,
-)
+from pipeline.queue.redis_queue import Claim, Claimed, Floor, Promotion, RedisQueue, connect
 from pipeline.scheduling.dispatch import pick
 from pipeline.scheduling.policies import Waiting, order_key, pairs, parse_policy
 from pipeline.scheduling.shares import virtual_arrival
@@ -207,7 +196,8 @@ class Line(RuleBasedStateMachine):
         promotion = None
         if promoting:
             jobs, age_ms = promoting
-            promotion = Promotion(jobs, None if age_ms is None else self.began_ms - age_ms)
+            before_ms = keys.SCORE_BASE if age_ms is None else self.began_ms - age_ms
+            promotion = Promotion(jobs, before_ms)
         below = rival and Floor(rival.bucket, rival.arrival_ms)
         claim = self.queue.claim(windows, below, promotion, most=most)
         assert self.queue.policy_seen == self.policy
@@ -226,8 +216,7 @@ class Line(RuleBasedStateMachine):
         overdue_ms, promotions = None, 0
         if promotion and self.queue.max_wait_ms:
             overdue_ms, promotions = claim.now_ms - self.queue.max_wait_ms, promotion.jobs
-            if promotion.older_than_ms is not None:
-                overdue_ms = min(overdue_ms, promotion.older_than_ms - 1)
+            overdue_ms = min(overdue_ms, promotion.older_than_ms - 1)
         taken = list(claim.jobs)
         while windows > 0 and most > 0:
             first = self._first(claim.now_ms, rival, None)
@@ -300,11 +289,3 @@ def test_every_claimed_job_is_the_one_the_rule_picks(
             print(f"\n{tally.picks:,} picks, {tally.wrong} wrong: {tally}")
     assert tally.wrong == 0
     assert min(tally.promoted, tally.floors, tally.released, tally.switches) > 0
-
-
-def test_the_oracle_uses_a_queue_of_its_own_and_leaves_nothing(tally: Tally) -> None:
-    line = Line()
-    line.some_arrive(jobs=[(60, 0)])
-    assert line.client.exists(keys.ready(line.queue.name))
-    line.teardown()
-    assert not line.client.keys(f"*{line.queue.name}*")

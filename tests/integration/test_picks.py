@@ -17,7 +17,7 @@ from pipeline.job import TRANSCRIBE, State
 from pipeline.logs import configure
 from pipeline.parts import Parts
 from pipeline.scheduling.policies import parse_policy
-from pipeline.scheduling.simulator import House
+from pipeline.scheduling.scenario import House
 from tests.lines import eventually, pulling, states
 from workers.claims import Claims, Taken
 from workers.echo_engine import EchoEngine

@@ -22,6 +22,7 @@ from pipeline.store import policies, tables, trials
 from pipeline.store.policies import PolicyRow
 from pipeline.store.session import transaction
 from pipeline.store.trials import Trial
+from tests.driven import in_force
 from tests.lines import pulling, surveyed_job
 from workers.echo_engine import EchoEngine
 
@@ -88,10 +89,6 @@ def state(parts: Parts, trial: Trial) -> Trial:
     return found
 
 
-def in_redis(parts: Parts) -> set[str]:
-    return {str(queue.policy()) for queue in parts.queues.values()}
-
-
 def whole(parts: Parts, trial: Trial, b_over_a: float) -> tuple[Trial, int]:
     """The whole trial, block by block; how it ended and after how many blocks."""
     for block in range(1, BLOCKS + 1):
@@ -110,7 +107,7 @@ def test_each_block_has_its_policy_and_the_history_tells_of_every_change(parts: 
         go_to(parts, block + 0.5)
         go_to(parts, block + 0.9)  # within a block nothing changes
         seen.append(history(parts)[-1].policy)
-        assert in_redis(parts) == {str(seen[-1])}
+        assert in_force(parts) == {str(seen[-1])}
     assert seen == order
     told = history(parts)
     assert {row.mode for row in told} == {Mode.TRIAL}
@@ -121,7 +118,7 @@ def test_each_block_has_its_policy_and_the_history_tells_of_every_change(parts: 
 def test_a_worse_policy_is_sent_back_before_the_end(parts: Parts) -> None:
     trial = begun(parts)
     ended, blocks = whole(parts, trial, b_over_a=3.0)
-    assert (ended.state, in_redis(parts)) == (trials.RETURNED, {"sjf"})
+    assert (ended.state, in_force(parts)) == (trials.RETURNED, {"sjf"})
     assert 6 <= blocks < BLOCKS
     last = history(parts)[-1]
     assert (last.policy, last.mode, last.reason) == (SJF, Mode.FIXED, ended.reason)
@@ -143,7 +140,7 @@ def test_a_better_one_is_kept_only_if_that_was_asked(
 ) -> None:
     trial = begun(parts, keep_better=keep)
     ended, blocks = whole(parts, trial, b_over_a)
-    assert (ended.state, blocks, in_redis(parts)) == (state_, BLOCKS, {policy})
+    assert (ended.state, blocks, in_force(parts)) == (state_, BLOCKS, {policy})
     assert history(parts)[-1].mode is Mode.FIXED
     assert ended.result is not None
     assert ended.result["pairs"] == BLOCKS // 2
@@ -153,7 +150,7 @@ def test_a_trial_without_jobs_ends_as_it_began(parts: Parts) -> None:
     trial = begun(parts, keep_better=True)
     go_to(parts, BLOCKS + 0.5)
     ended = state(parts, trial)
-    assert (ended.state, in_redis(parts)) == (trials.RETURNED, {"sjf"})
+    assert (ended.state, in_force(parts)) == (trials.RETURNED, {"sjf"})
     assert "too few to compare" in (ended.reason or "")
 
 
@@ -184,7 +181,7 @@ def test_a_trial_is_called_off_once(parts: Parts) -> None:
     trial = begun(parts)
     go_to(parts, 1.5)
     ended = call_off(parts.store, parts.queues, trial.id)
-    assert (ended.state, in_redis(parts)) == (trials.STOPPED, {"sjf"})
+    assert (ended.state, in_force(parts)) == (trials.STOPPED, {"sjf"})
     told = len(history(parts))
     assert call_off(parts.store, parts.queues, trial.id).ended_at == ended.ended_at
     assert len(history(parts)) == told
@@ -237,4 +234,4 @@ def test_on_live_work_a_worse_policy_is_sent_back_by_itself(parts: Parts) -> Non
     order = [SJF if side == A else FCFS for side in sides(12, trial.seed)]
     blocks = {int(row.reason.split()[3]): row.policy for row in told[:-1]}
     assert all(order[number - 1] == policy for number, policy in blocks.items())
-    assert (told[-1].policy, told[-1].mode, in_redis(parts)) == (SJF, Mode.FIXED, {"sjf"})
+    assert (told[-1].policy, told[-1].mode, in_force(parts)) == (SJF, Mode.FIXED, {"sjf"})

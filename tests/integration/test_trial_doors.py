@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from pipeline.job import TRANSCRIBE
 from pipeline.parts import Parts
 from tests.api_door import api, assert_problem, open_api
+from tests.driven import in_force
 from tests.integration.conftest import Run
 from tests.lines import surveyed_job
 
@@ -23,10 +24,6 @@ def recordings(parts: Parts, count: int = 60) -> None:
     parts.queues[TRANSCRIBE.name].board.report_speed("transcribe@here", 1.0, 4)
     for n in range(count):
         surveyed_job(parts, windows=1 + 7 * (n % 4 == 0), queue=False, hollow=True)
-
-
-def in_force(parts: Parts) -> set[str]:
-    return {str(queue.policy()) for queue in parts.queues.values()}
 
 
 def test_a_trial_is_begun_read_listed_and_stopped(api: TestClient, parts: Parts) -> None:

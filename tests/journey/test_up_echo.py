@@ -20,9 +20,11 @@ import psutil
 import pytest
 import redis
 
+from pipeline.handover import PROBE
 from tests import sounds
 from tests.journey.house import CLI, RECORDINGS, House, figures, until
 from tests.servers import is_alive
+from workers.errands import EVERY_S
 
 MANIFEST = json.loads((RECORDINGS / "manifest.json").read_text())
 FILES = [RECORDINGS / name for name in MANIFEST]
@@ -79,12 +81,7 @@ def test_every_recording_is_one_task_in_flower_and_none_of_its_words_is_there(up
     assert set(names) == {"errands", "survey", "transcribe"}
     assert workers[names["transcribe"]]["stats"]["total"] == {"transcribe": counted + len(ids)}
     assert set(workers[names["survey"]]["stats"]["total"]) == {"survey"}
-    assert set(workers[names["errands"]]["stats"]["total"]) <= {
-        "fairscribe.probe",
-        "fairscribe.sweep",
-        "fairscribe.ratio",
-        "fairscribe.calibrate",
-    }
+    assert set(workers[names["errands"]]["stats"]["total"]) <= {PROBE, *EVERY_S}
 
     # nothing of what was sent or said can be read in any of its answers
     pages = [

@@ -10,23 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.scheduling.adaptive import RULE, Move, Signals, decide, pressure
+from pipeline.scheduling.adaptive import (
+    LADDER,
+    LOOK_EACH_S,
+    PART,
+    STAY_S,
+    Move,
+    Signals,
+    decide,
+    pressure,
+)
 from pipeline.scheduling.policies import Policy
 
-TICK_S = 5.0
-TOP = RULE.ladder[-1]
+TOP = LADDER[-1]
 
 backlogs = st.floats(0, 1e6)
 shares = st.floats(0, 1)
 
 
-def run(
-    backlog: Iterable[float], in_force: Policy = RULE.ladder[0].policy
-) -> list[tuple[float, Move]]:
+def run(backlog: Iterable[float], in_force: Policy = LADDER[0].policy) -> list[tuple[float, Move]]:
     """(when, move) of a decider asked every five seconds; `backlog` in rounds of one second."""
-    since_s, moves = -RULE.stay_s, []
+    since_s, moves = -STAY_S, []
     for n, rounds in enumerate(backlog):
-        at_s = n * TICK_S
+        at_s = n * LOOK_EACH_S
         if move := decide(Signals(rounds, 1.0), in_force, at_s - since_s):
             in_force, since_s = move.policy, at_s
             moves.append((at_s, move))
@@ -41,7 +47,7 @@ def test_idle_is_fcfs_and_a_large_backlog_the_top_of_the_ladder() -> None:
 
 
 @settings(deadline=None)
-@given(backlogs, st.sampled_from([rung.policy for rung in RULE.ladder] + [Policy("sjf")]))
+@given(backlogs, st.sampled_from([rung.policy for rung in LADDER] + [Policy("sjf")]))
 def test_a_constant_backlog_moves_it_once_at_most(rounds: float, in_force: Policy) -> None:
     assert len(run([rounds] * 200, in_force)) <= 1
 
@@ -51,9 +57,9 @@ def test_a_constant_backlog_moves_it_once_at_most(rounds: float, in_force: Polic
 def test_a_backlog_that_swings_by_less_than_the_hysteresis_moves_nothing_after_its_first_swing(
     middle: float, period_s: float
 ) -> None:
-    swing = math.sqrt(1 / RULE.part) * 0.999  # of the highest to the lowest: less than 1 / part
-    wave = [middle * swing ** math.sin(math.tau * n * TICK_S / period_s) for n in range(3000)]
-    settled_s = 1.5 * period_s + RULE.stay_s * len(RULE.ladder)
+    swing = math.sqrt(1 / PART) * 0.999  # of the highest to the lowest: less than 1 / part
+    wave = [middle * swing ** math.sin(math.tau * n * LOOK_EACH_S / period_s) for n in range(3000)]
+    settled_s = 1.5 * period_s + STAY_S * len(LADDER)
     assert [move for at_s, move in run(wave) if at_s > settled_s] == []
 
 
@@ -61,7 +67,7 @@ def test_a_backlog_that_swings_by_less_than_the_hysteresis_moves_nothing_after_i
 @given(st.lists(backlogs, min_size=2, max_size=300))
 def test_a_policy_holds_for_its_minimum_stay_whatever_the_backlog_does(wild: list[float]) -> None:
     times = [at_s for at_s, _ in run(wild)]
-    assert all(b - a >= RULE.stay_s for a, b in itertools.pairwise(times))
+    assert all(b - a >= STAY_S for a, b in itertools.pairwise(times))
 
 
 @settings(deadline=None)
@@ -69,11 +75,11 @@ def test_a_policy_holds_for_its_minimum_stay_whatever_the_backlog_does(wild: lis
 def test_a_move_goes_to_a_rung_and_tells_the_numbers_it_was_made_by(
     drain_s: float, round_s: float, short: float, long: float
 ) -> None:
-    for held in RULE.ladder:
+    for held in LADDER:
         move = decide(Signals(drain_s, round_s, short, long), held.policy, 1e9)
         if move is not None:
             assert move.policy != held.policy
-            assert move.policy in [rung.policy for rung in RULE.ladder]
+            assert move.policy in [rung.policy for rung in LADDER]
             assert f"{drain_s:.1f} s of work wait" in move.reason
             assert move.reason.endswith(".")
 

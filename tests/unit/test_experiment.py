@@ -16,7 +16,7 @@ from pipeline.errors import BadRequest
 
 
 def asked(**given: object) -> argparse.Namespace:
-    wanted = {"engine": "vllm", "workload": "librispeech", "jobs": 3, "seed": 1, "policies": None}
+    wanted = {"engine": "vllm", "workload": "librispeech", "jobs": 3, "seed": 1, "policies": "sjf"}
     rest = {"durations": None, "load": None, "rate": None, "slots": None, "model": "tiny.en"}
     return argparse.Namespace(**{**wanted, **rest, **given})
 

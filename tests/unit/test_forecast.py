@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pipeline.scheduling.forecast import (
     NOTHING,
     OVERTAKING_LIMIT,
+    Amount,
     Capacity,
     Inflow,
-    Share,
     inflow,
     rest_s,
     service_s,
@@ -28,9 +28,9 @@ TWO = Capacity(speed=16.0, slots=8, workers=2)
 """Two of it."""
 NOW_MS = 1_700_000_000_000
 
-amounts = st.floats(0.0, 1e6)
+works = st.floats(0.0, 1e6)
 counts = st.integers(0, 2000)
-shares = st.builds(Share, amounts, counts)
+amounts = st.builds(Amount, works, counts)
 capacities = st.builds(
     lambda speed, slots, workers: Capacity(speed, slots * workers, workers),
     st.floats(0.01, 1e4),
@@ -44,12 +44,12 @@ capacities = st.builds(
     [
         (0.0, NOTHING, 0.0),
         (24.0, NOTHING, 3.0),  # 24 / 8
-        (24.0, Share(6.0, 3), 3.0),  # all in a slot: as many of us start when they end
-        (0.0, Share(20.0, 10), 1.5),  # 6 of 10 units are not in a slot yet: 6 * 2 / 8
+        (24.0, Amount(6.0, 3), 3.0),  # all in a slot: as many of us start when they end
+        (0.0, Amount(20.0, 10), 1.5),  # 6 of 10 units are not in a slot yet: 6 * 2 / 8
     ],
 )
 def test_a_turn_comes_when_what_goes_before_has_been_let_in(
-    waiting: float, serving: Share, expected_s: float
+    waiting: float, serving: Amount, expected_s: float
 ) -> None:
     assert turn_s(ONE, waiting, serving) == pytest.approx(expected_s)
 
@@ -57,27 +57,27 @@ def test_a_turn_comes_when_what_goes_before_has_been_let_in(
 @pytest.mark.parametrize(
     ("capacity", "own", "free", "expected_s"),
     [
-        (ONE, Share(2.0, 1), 0, 1.0),
-        (ONE, Share(8.0, 4), 4, 1.0),  # one round
-        (ONE, Share(16.0, 8), 4, 2.0),  # two rounds
-        (ONE, Share(8.0, 4), 0, 1.75),  # the last of 4 is let in after 3 * 2 / 8, and lasts 1
-        (TWO, Share(16.0, 8), 8, 2.0),  # in one worker's hands: 4 slots, not 8
+        (ONE, Amount(2.0, 1), 0, 1.0),
+        (ONE, Amount(8.0, 4), 4, 1.0),  # one round
+        (ONE, Amount(16.0, 8), 4, 2.0),  # two rounds
+        (ONE, Amount(8.0, 4), 0, 1.75),  # the last of 4 is let in after 3 * 2 / 8, and lasts 1
+        (TWO, Amount(16.0, 8), 8, 2.0),  # in one worker's hands: 4 slots, not 8
     ],
 )
 def test_service_goes_in_rounds_of_one_workers_slots(
-    capacity: Capacity, own: Share, free: int, expected_s: float
+    capacity: Capacity, own: Amount, free: int, expected_s: float
 ) -> None:
     assert service_s(capacity, own, free) == pytest.approx(expected_s)
 
 
-def rest(left: Share, whole: Share, **how: float) -> float:
+def rest(left: Amount, whole: Amount, **how: float) -> float:
     given = {"since_s": 0.0, "waiting_work": 0.0, "busy_slots": 4, **how}
-    serving = Share(2.0 * given.pop("serving", 0), int(how.get("serving", 0)))
+    serving = Amount(2.0 * given.pop("serving", 0), int(how.get("serving", 0)))
     return rest_s(ONE, left, whole=whole, serving=serving, **given)  # type: ignore[arg-type]
 
 
 def test_a_job_in_hand_ends_when_its_units_have_gone_through_what_outranks_it() -> None:
-    one, four, twelve = Share(2.0, 1), Share(8.0, 4), Share(24.0, 12)
+    one, four, twelve = Amount(2.0, 1), Amount(8.0, 4), Amount(24.0, 12)
     assert rest(one, one, since_s=0.4) == pytest.approx(0.6)  # 1 s of service, 0.4 s ago
     assert rest(one, one, since_s=9.0) == pytest.approx(0.1)  # overdue: soon, never negative
     assert rest(one, four) == pytest.approx(0.5)  # in a slot for who knows how long
@@ -87,13 +87,13 @@ def test_a_job_in_hand_ends_when_its_units_have_gone_through_what_outranks_it() 
     assert rest(NOTHING, four, serving=40) == 0.0  # only its end is left to be written
 
 
-@given(capacities, amounts, shares, shares, shares, st.floats(0.0, 1e6), counts)
+@given(capacities, works, amounts, amounts, amounts, st.floats(0.0, 1e6), counts)
 def test_no_forecast_is_ever_negative(
     capacity: Capacity,
     waiting: float,
-    serving: Share,
-    left: Share,
-    whole: Share,
+    serving: Amount,
+    left: Amount,
+    whole: Amount,
     since_s: float,
     busy: int,
 ) -> None:

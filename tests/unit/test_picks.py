@@ -14,7 +14,7 @@ from bench.picks import Begun, Judged, Known, equal_turns, judge, read_windows
 from bench.rehearsal import as_kept, beside, echo_units, losses, rehearse
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.scheduling.policies import Policy
-from pipeline.scheduling.simulator import House
+from pipeline.scheduling.scenario import House
 
 FCFS, SJF = Policy("fcfs"), Policy("sjf")
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from bench.predict import Job, alone, by_learned, by_speech, crossed, shared, summary, told
+from bench.foretold import Job, by_learned, by_speech, crossed, summary, told
+from bench.predict import alone, shared
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.scheduling.learning import Done
 from tests.lines import plan_of_windows

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import main
+from pipeline.settings import DEFAULT_POLICY
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def test_a_table_shows_what_each_order_would_do(typed: Typed) -> None:
     shown = typed("calls", "--jobs", "200", "--seeds", "1").stdout
     assert "calls: 200 jobs, 1 x 32 slots, load 0.95" in shown
-    for word in ("file-fcfs", "hrrn(2.5)", "P99", "longest", "slowdown", "Time to first slot"):
+    for word in ("file-fcfs", DEFAULT_POLICY, "P99", "longest", "slowdown", "Time to first slot"):
         assert word in shown
 
 

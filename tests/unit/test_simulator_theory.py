@@ -15,7 +15,8 @@ from random import Random
 import pytest
 
 from pipeline.scheduling.policies import parse_policy
-from pipeline.scheduling.simulator import Arrival, House, Run, simulate
+from pipeline.scheduling.scenario import Arrival, House, Run
+from pipeline.scheduling.simulator import simulate
 from pipeline.scheduling.work import bucket_of, bucket_work_s
 from pipeline.scheduling.workloads import poisson
 

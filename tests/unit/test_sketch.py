@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.scheduling.policies import Waiting, order_key, pairs, parse_policy
-from pipeline.scheduling.sketch import Sketch, arrived_before, ranks
+from pipeline.scheduling.sketch import Sketch, arrived_before, marked
 
 NOW_MS = 1_700_000_000_000
 POLICIES = ["fcfs", "sjf", "hrrn(1)", "hrrn(2.5)", "aged(20)"]
@@ -16,7 +16,7 @@ def sketched(crowd: list[Waiting], marks: int) -> Sketch:
     found = {}
     for bucket in {job.bucket for job in crowd}:
         arrivals = sorted(job.arrival_ms for job in crowd if job.bucket == bucket)
-        found[bucket] = [(n, arrivals[n]) for n in ranks(len(arrivals), marks)]
+        found[bucket] = [(n, arrivals[n]) for n in marked(len(arrivals), marks)]
     return Sketch(found)
 
 

@@ -19,8 +19,8 @@ from pipeline.scheduling.switchback import (
     B,
     Block,
     Verdict,
+    block_of,
     compare,
-    counts,
     in_words,
     sides,
     student,
@@ -128,7 +128,7 @@ def test_an_odd_number_of_blocks_is_refused(blocks: int) -> None:
 def test_a_job_counts_for_the_block_it_arrived_in_unless_that_has_just_begun(
     offset_s: float, block_s: float
 ) -> None:
-    block = counts(offset_s, block_s)
+    block = block_of(offset_s, block_s)
     if block is not None:
         assert block * block_s <= offset_s
         inside = offset_s - block * block_s

@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.scheduling import tally, traces, workloads
 from pipeline.scheduling.policies import Policy
-from pipeline.scheduling.simulator import House, simulate
+from pipeline.scheduling.scenario import House
+from pipeline.scheduling.simulator import simulate
 from pipeline.scheduling.work import JOB_S, WINDOW_S, predicted_work_s
 
 
@@ -40,13 +41,9 @@ def test_without_them_the_fit_has_their_median_and_mean() -> None:
     assert statistics.fmean(lengths_s) == pytest.approx(7.42, rel=0.02)
 
 
-def test_arrivals_come_at_their_rate_and_bursts_together() -> None:
+def test_arrivals_come_at_their_rate_or_all_at_once() -> None:
     moments = workloads.poisson(Random(2), 20_000, 25.0)
     assert moments[-1] == pytest.approx(20_000 / 25, rel=0.03)
-    bursts = workloads.bursts(Random(2), 1_000, 25.0, 50)
-    assert len(bursts) == 1_000
-    assert len(set(bursts)) == 20
-    assert bursts[-1] == pytest.approx(40, rel=0.6)
     assert workloads.at_once(3) == [0.0, 0.001, 0.002]
 
 

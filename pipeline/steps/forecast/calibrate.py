@@ -65,5 +65,7 @@ def _chosen(
 
 
 def _chance(at: int) -> float:
-    """That a forecast of a horizon is noted: about as often a job as its horizon is long."""
+    """That a forecast of this horizon is noted. A job whose end is far is drawn in more rounds, and
+    with this each is noted about equally often.
+    """
     return min(1.0, 60.0 / HORIZONS_S[at - 1]) if at else 1.0

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
 from pipeline.queue.board import SlotSpeed, WorkerSpeed
-from pipeline.scheduling.forecast import NOTHING, Capacity, Share
+from pipeline.scheduling.forecast import NOTHING, Amount, Capacity, together
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import (
     bucket_of,
@@ -43,11 +43,8 @@ class Measures:
         """What the live workers of a stage do; None when nobody knows how fast any is."""
         known = self.slot_speeds[stage.name]
         slot_speed = known.speed if known else 0.0
-        speeds = [(w.speed or slot_speed * w.slots, w.slots) for w in self.speeds[stage.name]]
-        live = [(speed, slots) for speed, slots in speeds if speed]
-        if not live:
-            return None
-        return Capacity(sum(s for s, _ in live), sum(slots for _, slots in live), len(live))
+        speeds = self.speeds[stage.name]
+        return together((w.speed or slot_speed * w.slots, w.slots) for w in speeds)
 
     @cached_property
     def beside(self) -> dict[str, float]:
@@ -55,8 +52,9 @@ class Measures:
         found = {}
         for name, workers in self.speeds.items():
             known = self.slot_speeds[name]
+            last = known.beside if known else 0.0
             measured = [w.beside for w in workers if w.speed]
-            found[name] = statistics.fmean(measured) if measured else known.beside if known else 0.0
+            found[name] = statistics.fmean(measured) if measured else last
         return found
 
     @cached_property
@@ -69,14 +67,14 @@ class Measures:
 
         return {name: of(name) for name in PLAIN}
 
-    def unplanned(self, place: Waiting) -> Share:
+    def unplanned(self, place: Waiting) -> Amount:
         """What a job of this size is to the engine, before its windows are known."""
-        return Share(self.work_of[TRANSCRIBE.name](place.bucket), bucket_windows(place.bucket))
+        return Amount(self.work_of[TRANSCRIBE.name](place.bucket), bucket_windows(place.bucket))
 
-    def left(self, standing: Standing) -> Share:
+    def left(self, standing: Standing) -> Amount:
         """What is left of a job at the stage it stands at, in that stage's measure."""
         if standing.state in (SURVEY.waiting, SURVEY.working):
-            return Share(survey_work_s(standing.duration_s) + self.beside[SURVEY.name], 1)
+            return Amount(survey_work_s(standing.duration_s) + self.beside[SURVEY.name], 1)
         total = max(1, standing.windows_total)
         units = max(0, total - standing.windows_done)
         if not units:
@@ -84,7 +82,7 @@ class Measures:
         language = standing.language or self.language
         speech_s = standing.speech_s * units / total
         work_s = predicted_work_s(speech_s, units, language)
-        return Share(work_s + self.beside[TRANSCRIBE.name] * units, units)
+        return Amount(work_s + self.beside[TRANSCRIBE.name] * units, units)
 
     def place_left(self, standing: Standing) -> Waiting:
         """Where a job in hand would stand with what is left of it: so its worker ranks it."""

@@ -10,9 +10,9 @@ from pipeline.job import STAGES, SURVEY, TRANSCRIBE, Stage, State
 from pipeline.queue.order import Ahead
 from pipeline.scheduling.calibration import Calibration
 from pipeline.scheduling.forecast import (
+    Amount,
     Capacity,
     Inflow,
-    Share,
     inflow,
     rest_s,
     service_s,
@@ -78,36 +78,34 @@ class Outlook:
         return self.waiting_s(stage, place, own, ahead=ahead)
 
     def waiting_s(
-        self,
-        stage: Stage,
-        place: Waiting,
-        own: Share,
-        *,
-        ahead: Ahead | None = None,
-        work_now: Mapping[str, float] | None = None,
+        self, stage: Stage, place: Waiting, own: Amount, *, ahead: Ahead | None = None
     ) -> float | None:
         """Seconds until the end of a job that waits at `stage`; `own` is its work for the engine.
 
-        `ahead`: see `times`. `work_now`: all work known to wait before it, by stage name and in
-        that stage's measure; then the order is not looked at.
+        `ahead`: see `times`.
         """
+        asked = {stage.name: ahead} if ahead else {}
+        return self._end_s(stage, place, own, lambda at: self._work_before(at, place, asked))
+
+    def _end_s(
+        self, stage: Stage, place: Waiting, own: Amount, before: Callable[[Stage], WorkAt]
+    ) -> float | None:
+        """The same, by the work that waits `before` the job at a stage."""
         engine = self.measures.capacity(TRANSCRIBE)
         if engine is None:
             return None
-        asked = {stage.name: ahead} if ahead else {}
-        before = self._work_before(TRANSCRIBE, place, work_now, asked)
+        ahead = before(TRANSCRIBE)
         if stage is TRANSCRIBE:
-            return self._turn_s(TRANSCRIBE, engine, place, before) + self._service_s(engine, own)
+            return self._turn_s(TRANSCRIBE, engine, place, ahead) + self._service_s(engine, own)
         surveyors = self.measures.capacity(SURVEY)
         if surveyors is None:
             return None
-        audio = self._work_before(SURVEY, place, work_now, asked)
-        surveyed_s = self._turn_s(SURVEY, surveyors, place, audio)
+        surveyed_s = self._turn_s(SURVEY, surveyors, place, before(SURVEY))
         surveyed_s += surveyors.residence_s(self._survey_of(place.bucket))
-        return self._after_survey_s(engine, place, own, surveyed_s, before)
+        return self._after_survey_s(engine, place, own, surveyed_s, ahead)
 
     def _after_survey_s(
-        self, engine: Capacity, place: Waiting, own: Share, surveyed_s: float, ahead: WorkAt
+        self, engine: Capacity, place: Waiting, own: Amount, surveyed_s: float, ahead: WorkAt
     ) -> float:
         """The end of a job whose survey ends in `surveyed_s`, or its turn comes later than that."""
         turn = self._turn_s(TRANSCRIBE, engine, place, ahead)
@@ -118,16 +116,16 @@ class Outlook:
         if capacity is None or engine is None:
             return None
         place = self.measures.place_left(standing)
-        left = self.measures.left(standing)
+        left = whole = self.measures.left(standing)
+        if stage is TRANSCRIBE:
+            whole = replace(left, units=max(1, standing.windows_total))
         waiting = 0.0
         if left.units * capacity.workers > capacity.slots:
             waiting = self._work_before(stage, place)(self.now_ms)
         rest = rest_s(
             capacity,
             left,
-            whole=replace(left, units=max(1, standing.windows_total))
-            if stage is TRANSCRIBE
-            else left,
+            whole=whole,
             since_s=standing.since_s,
             serving=self._serving(stage, place, self.now_ms),
             waiting_work=waiting,
@@ -144,32 +142,25 @@ class Outlook:
         Like `waiting_s`, but the order is looked at once, now: their turn is soon.
         """
         other = TRANSCRIBE if stage is SURVEY else SURVEY
-        survey_of, engine_of = (
-            self.measures.work_of[SURVEY.name],
-            self.measures.work_of[TRANSCRIBE.name],
-        )
+        survey_of, engine_of = self._survey_of, self._engine_of
         table = pairs(self.policies[other.name])
-        before: dict[int, int] = {}
+        first: dict[int, int] = {}
         found: list[Times | None] = []
         for place in places[:HEAD]:
             ahead = self.lines[other.name].ahead(place, table, self.now_ms)
             coming = self._outranking(SURVEY, place, self.now_ms)
             work = sum(engine_of(held.bucket) for held, _ in coming)
-            work += _work(before, engine_of) + _work(ahead, engine_of)
-            known = {SURVEY.name: _work(before, survey_of), TRANSCRIBE.name: work}
-            own = self.measures.unplanned(place)
-            raw_s = self.waiting_s(stage, place, own, work_now=known)
+            work += _work(first, engine_of) + _work(ahead, engine_of)
+            before = _unmoved({SURVEY: _work(first, survey_of), TRANSCRIBE: work})
+            raw_s = self._end_s(stage, place, self.measures.unplanned(place), before)
             found.append(None if raw_s is None else self.calibrated(stage.waiting, raw_s))
-            before[place.bucket] = before.get(place.bucket, 0) + 1
+            first[place.bucket] = first.get(place.bucket, 0) + 1
         return found + [None] * (len(places) - len(found))
 
     def all_done(self) -> Times | None:
         """When everything that is probed by now will have ended; None when nobody can say."""
         engine, surveyors = self.measures.capacity(TRANSCRIBE), self.measures.capacity(SURVEY)
-        survey_of, engine_of = (
-            self.measures.work_of[SURVEY.name],
-            self.measures.work_of[TRANSCRIBE.name],
-        )
+        survey_of, engine_of = self._survey_of, self._engine_of
         sizes = {name: line.by_bucket() for name, line in self.lines.items()}
         audio = _work(sizes[SURVEY.name], survey_of) + self._serving(SURVEY).work
         unheard = [h for h in self.in_hand if h.state is SURVEY.working]
@@ -184,7 +175,7 @@ class Outlook:
         return self.calibrated(last.waiting, max(survey_s, work / engine.speed))
 
     def joined_by(self, others: Mapping[int, Marks]) -> Outlook:
-        """With others, of whom the survey's line does not know yet, waiting in it too."""
+        """The same with others in the survey's line, which does not know of them yet."""
         line = self.lines[SURVEY.name].joined_by(others)
         return replace(self, lines={**self.lines, SURVEY.name: line})
 
@@ -213,19 +204,13 @@ class Outlook:
         return expected_s
 
     def _work_before(
-        self,
-        stage: Stage,
-        place: Waiting,
-        known: Mapping[str, float] | None = None,
-        asked: Mapping[str, Ahead] | None = None,
+        self, stage: Stage, place: Waiting, asked: Mapping[str, Ahead] | None = None
     ) -> WorkAt:
         """Work that waits before a place at `stage`, as a function of the moment.
 
         For the engine that is also what is not surveyed yet and outranks it: it will come first.
         `asked`: who was found ahead of it in a line just now.
         """
-        if known is not None:
-            return lambda _: known[stage.name]
         lines = (SURVEY,) if stage is SURVEY else STAGES
         work_of = self.measures.work_of[stage.name]
 
@@ -249,7 +234,7 @@ class Outlook:
 
         return work
 
-    def _service_s(self, engine: Capacity, own: Share) -> float:
+    def _service_s(self, engine: Capacity, own: Amount) -> float:
         return service_s(engine, own, engine.slots - self._busy(TRANSCRIBE))
 
     @cached_property
@@ -266,7 +251,7 @@ class Outlook:
         return self.measures.work_of[TRANSCRIBE.name]
 
     @cached_property
-    def _held(self) -> dict[str, list[tuple[Waiting, Share]]]:
+    def _held(self) -> dict[str, list[tuple[Waiting, Amount]]]:
         """Jobs in hand by stage: where they would stand with what is left of them, and that."""
         return {
             stage.name: [
@@ -279,7 +264,7 @@ class Outlook:
 
     def _outranking(
         self, stage: Stage, place: Waiting | None, moment: int
-    ) -> list[tuple[Waiting, Share]]:
+    ) -> list[tuple[Waiting, Amount]]:
         """Jobs in hand at `stage` that go before `place`; all of them for None."""
         held = self._held[stage.name]
         if place is None:
@@ -288,9 +273,9 @@ class Outlook:
         own = order_key(place, table, moment)
         return [one for one in held if order_key(one[0], table, moment) < own]
 
-    def _serving(self, stage: Stage, place: Waiting | None = None, moment: int = 0) -> Share:
-        shares = [share for _, share in self._outranking(stage, place, moment)]
-        return Share(sum(s.work for s in shares), sum(s.units for s in shares))
+    def _serving(self, stage: Stage, place: Waiting | None = None, moment: int = 0) -> Amount:
+        amounts = [amount for _, amount in self._outranking(stage, place, moment)]
+        return Amount(sum(a.work for a in amounts), sum(a.units for a in amounts))
 
     def _busy(self, stage: Stage) -> int:
         return self._serving(stage).units
@@ -298,3 +283,8 @@ class Outlook:
 
 def _work(by_bucket: Mapping[int, float], work_of: Callable[[int], float]) -> float:
     return sum(work_of(bucket) * count for bucket, count in by_bucket.items())
+
+
+def _unmoved(work: Mapping[Stage, float]) -> Callable[[Stage], WorkAt]:
+    """Work before a job at each stage, the same at any moment."""
+    return lambda stage: lambda _: work[stage]

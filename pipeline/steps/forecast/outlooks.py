@@ -21,10 +21,10 @@ from pipeline.store import forecasts, load, policies
 from pipeline.store.session import clock_ms, transaction
 
 KEPT_S = 1.0
-"""So long an outlook is good for all who ask."""
+"""For so long an outlook serves all who ask."""
 
 HANDS_KEPT_S = 0.2
-"""So long it is good who is in hand, and how far they are."""
+"""Who is in hand, and how far they are, is read again after so long."""
 
 STALE_S = 5.0
 """While one looks anew, the others are told by the old outlook, up to this age; then they wait."""
@@ -44,15 +44,10 @@ class _Last:
 class Outlooks:
     """Nothing is looked at before somebody asks. May be asked from any thread."""
 
-    def __init__(
-        self,
-        store: Engine,
-        queues: dict[str, RedisQueue],
-        settings: Settings,
-        kept_s: float = KEPT_S,
-    ) -> None:
+    def __init__(self, store: Engine, queues: dict[str, RedisQueue], settings: Settings) -> None:
         self._store, self._queues, self._settings = store, queues, settings
-        self.kept_s = kept_s
+        self.kept_s = KEPT_S
+        """For tests: shorter, and all that is read is read again sooner."""
         self._looking = threading.Lock()
         self._last: _Last | None = None
         self._calibration: tuple[float, Calibration] | None = None
