@@ -21,7 +21,7 @@ from pipeline.errors import (
     UnexpectedError,
     WindowRefused,
 )
-from pipeline.job import SURVEY, Ticket
+from pipeline.job import Ticket
 from pipeline.logs import log
 from workers.endings import Ending, Endings
 from workers.flower_events import JobRequest
@@ -50,7 +50,7 @@ class Hands:
         self._numbers = itertools.count()
         self.held: dict[str, Held] = {}
         self.suspects = Suspects()
-        self.speedometer = Speedometer(work.slots, learns_beside=work.stage is SURVEY)
+        self.speedometer = Speedometer(work.slots)
         self.engine_dead = False
         self.leaving = False
         """The worker stops: an outage is not waited out any more."""

@@ -39,5 +39,4 @@ class SpeedReport:
 
     def _report(self) -> None:
         meter = self._speedometer
-        speed, beside = meter.measured() or (None, 0.0)
-        self._board.report_speed(self._worker, speed, meter.slots, beside)
+        self._board.report_speed(self._worker, meter.speed(), meter.slots)

@@ -8,33 +8,19 @@ whatever the order they came in. A slot that stood free only until the next unit
 as kept by that unit: claiming takes time, and with slots always full it takes it from the work.
 Real idleness does not count. While slots stand idle it tells what all of them would do at the pace
 of those in use: too much, where they share one device.
-
-Where a unit costs something beside its work (opening a sandbox), small units pass slowly and large
-ones fast. In a line that is served from the smallest up, the small units would show too low a speed
-for the large ones behind them. So the cost beside is learned too, where asked, from
-
-    time / work = (1 + beside / work) / pace                    least squares in 1 / work
-
-and counts as work of every unit, here and in forecasts.
 """
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
 
 KEPT_UNITS = 200
 KEPT_S = 120.0
 """Units that ended longer ago are forgotten, so that a change of load shows; the newest
 `LEAST_UNITS` are kept all the same: after an idle night they are better than nothing."""
 LEAST_UNITS = 20
-
-ALIKE = 0.3
-"""Where the variance of n units' 1/work is less than about this / sqrt(n) of its squared mean,
-pace and cost beside are told apart badly: then little is taken for cost beside."""
 
 GAP_LIMIT_S = 0.25
 """A slot free for longer was idle, not on its way to the next unit."""
@@ -43,8 +29,8 @@ GAP_LIMIT_S = 0.25
 class Speedometer:
     """The speed of one worker. May be read from another thread."""
 
-    def __init__(self, slots: int, *, learns_beside: bool = False) -> None:
-        self.slots, self._learns_beside = slots, learns_beside
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
         self._units: deque[tuple[float, float, float]] = deque(maxlen=KEPT_UNITS)
         self._lock = threading.Lock()
         self._in_use = 0
@@ -82,38 +68,10 @@ class Speedometer:
         >>> fast.note(6.0, 2.0), fast.note(2.0, 2.0), fast.speed()    # 4 * (6 + 2) / (2 + 2)
         (None, None, 8.0)
         """
-        found = self.measured(now_s)
-        return found[0] if found else None
-
-    def measured(self, now_s: float | None = None) -> tuple[float, float] | None:
-        """(speed, cost of a unit beside its work, in the unit of work); see `speed`.
-
-        The speed counts the cost beside as work done.
-        """
         now_s = time.monotonic() if now_s is None else now_s
         with self._lock:
             while len(self._units) > LEAST_UNITS and self._units[0][0] < now_s - KEPT_S:
                 self._units.popleft()
-            units = [(work, residence_s) for _, work, residence_s in self._units]
-        if not units:
-            return None
-        beside = cost_beside(units) if self._learns_beside else 0.0
-        work = sum(work + beside for work, _ in units)
-        return self.slots * work / sum(residence_s for _, residence_s in units), beside
-
-
-def cost_beside(units: Sequence[tuple[float, float]]) -> float:
-    """What a unit costs beside its work, of some (work, seconds), in the unit of work; at least 0
-    and at most half of a mean unit's: the first units are often small, and slow for other reasons.
-
-    >>> round(cost_beside([(1.0, 3.0), (10.0, 12.0)] * 50), 1)       # each takes work + 2 seconds
-    1.8
-    """
-    xs = [1 / work for work, _ in units]
-    ys = [residence_s / work for work, residence_s in units]
-    x, y = statistics.fmean(xs), statistics.fmean(ys)
-    spread = sum((one - x) ** 2 for one in xs) + ALIKE * x * x * len(xs) ** 0.5
-    fixed_s = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / spread
-    pace_s = y - fixed_s * x
-    most = statistics.fmean(work for work, _ in units) / 2
-    return most if pace_s <= 0 else min(most, max(0.0, fixed_s / pace_s))
+            work = sum(unit[1] for unit in self._units)
+            residence_s = sum(unit[2] for unit in self._units)
+        return self.slots * work / residence_s if residence_s else None

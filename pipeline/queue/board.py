@@ -34,17 +34,6 @@ class WorkerSpeed:
     slots: int
     age_s: float
     """Seconds since it said so."""
-    beside: float = 0.0
-    """What each unit costs beside its work, in the unit of work; counted as work in `speed`."""
-
-
-@dataclass(frozen=True)
-class SlotSpeed:
-    """How fast one slot was when a worker last said so."""
-
-    speed: float
-    """See `WorkerSpeed`, as the next."""
-    beside: float
 
 
 @dataclass(frozen=True)
@@ -67,16 +56,14 @@ class Board:
         self._speed, self._speed_known = keys.speed(queue), keys.speed_known(queue)
         self._ratio, self._as_of = keys.ratio(queue), keys.ratio_as_of(queue)
 
-    def report_speed(
-        self, worker: str, speed: float | None, slots: int, beside: float = 0.0
-    ) -> None:
+    def report_speed(self, worker: str, speed: float | None, slots: int) -> None:
         """Say how fast `worker` is; replaces what it said before."""
         with redis_errors():
-            entry = {"speed": speed, "slots": slots, "beside": beside, "at_ms": self._now_ms()}
+            entry = {"speed": speed, "slots": slots, "at_ms": self._now_ms()}
             pipe = self._redis.pipeline(transaction=False)
             pipe.hset(self._speed, worker, json.dumps(entry))
             if speed is not None:
-                pipe.set(self._speed_known, json.dumps([speed / max(1, slots), beside]))
+                pipe.set(self._speed_known, repr(speed / max(1, slots)))
             pipe.execute()
 
     def forget_speed(self, worker: str) -> None:
@@ -99,18 +86,17 @@ class Board:
                 self._redis.hdel(self._speed, *gone)
         return live
 
-    def slot_speed_known(self) -> SlotSpeed | None:
+    def slot_speed_known(self) -> float | None:
         """The speed of one slot as any worker last reported it, also one that is gone; None when
         none ever has since Redis was emptied.
         """
         with redis_errors():
             text = self._redis.get(self._speed_known)
         try:
-            speed, beside = map(float, json.loads(str(text))) if text is not None else (0.0, 0.0)
-        except (ValueError, TypeError):
+            speed = float(str(text)) if text is not None else 0.0
+        except ValueError:
             return None  # of another version, or somebody's hand
-        known = 0.0 < speed < math.inf and 0.0 <= beside < math.inf
-        return SlotSpeed(speed, beside) if known else None
+        return speed if 0.0 < speed < math.inf else None
 
     def write_ratios(self, ratios: Mapping[str, float], as_of_ms: int) -> None:
         """Replace all ratios {job id: 1 + W/S} at once."""
@@ -148,7 +134,6 @@ def _read_speed(worker: str, text: str, now_ms: int) -> WorkerSpeed | None:
         entry = json.loads(text)
         speed = None if entry["speed"] is None else float(entry["speed"])
         age_s = (now_ms - int(entry["at_ms"])) / 1000
-        beside = float(entry.get("beside", 0.0))
-        return WorkerSpeed(worker, speed, int(entry["slots"]), max(0.0, age_s), beside)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return WorkerSpeed(worker, speed, int(entry["slots"]), max(0.0, age_s))
+    except (ValueError, KeyError, TypeError):
         return None

@@ -49,12 +49,12 @@ def answer(queue: str, worker: str) -> str:
 
 
 def speed(queue: str) -> str:
-    """HASH: a worker's name -> JSON {speed, slots, beside, at_ms}, see board.py. By each puller."""
+    """HASH: a worker's name -> JSON {speed, slots, at_ms}: see board.py. Written by each puller."""
     return f"{{fairscribe:{queue}}}:speed"
 
 
 def speed_known(queue: str) -> str:
-    """STRING: JSON [speed of one slot, cost beside] as last reported, for use after a start."""
+    """STRING: speed of one slot as last reported, for use after a start."""
     return f"{{fairscribe:{queue}}}:speed_known"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from workers.speedometer import (
     GAP_LIMIT_S,
@@ -14,7 +12,6 @@ from workers.speedometer import (
     KEPT_UNITS,
     LEAST_UNITS,
     Speedometer,
-    cost_beside,
 )
 
 
@@ -64,31 +61,3 @@ def test_the_time_a_claim_takes_counts_only_while_all_slots_are_wanted() -> None
     meter.end(now_s=2.0)
     assert meter.start(now_s=2.1) == 2.1  # the other stands idle: there was no more work
     assert meter.start(now_s=2.0 + GAP_LIMIT_S + 0.01) == 2.0 + GAP_LIMIT_S + 0.01  # idle as well
-
-
-def test_small_units_first_say_what_large_ones_will_take() -> None:
-    # a unit takes 0.05 s and 0.01 s for each unit of work: 5 of work beside its own
-    rng, meter = random.Random(1), Speedometer(slots=2, learns_beside=True)
-    for work in sorted(rng.lognormvariate(2.5, 0.6) for _ in range(60)):
-        meter.note(work, (0.05 + 0.01 * work) * rng.lognormvariate(0.0, 0.1), now_s=0.0)
-    speed, beside = meter.measured(now_s=0.0) or (0.0, 0.0)
-    assert 2 * (300 + beside) / speed == pytest.approx(3.05, rel=0.1)
-    plain = Speedometer(slots=2)
-    for at, work, residence_s in meter._units:
-        plain.note(work, residence_s, now_s=at)
-    assert 2 * 300 / (plain.speed(now_s=0.0) or 0.0) > 3.6  # as the small ones alone tell it
-
-
-def test_units_all_alike_are_taken_to_cost_nothing_beside() -> None:
-    rng = random.Random(2)
-    alike = [(5.0, rng.lognormvariate(0.0, 0.5)) for _ in range(100)]
-    assert cost_beside(alike) == pytest.approx(0.0)
-    assert cost_beside([(5.0, 1.0)]) == 0.0
-
-
-@given(st.lists(st.tuples(st.floats(0.01, 1e4), st.floats(0.001, 1e4)), min_size=1, max_size=50))
-def test_what_a_unit_costs_beside_is_never_below_nothing_nor_above_half_a_mean_unit(
-    units: list[tuple[float, float]],
-) -> None:
-    mean = sum(work for work, _ in units) / len(units)
-    assert 0.0 <= cost_beside(units) <= mean / 2 * (1 + 1e-9)

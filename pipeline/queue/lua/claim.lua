@@ -17,7 +17,7 @@
 -- Returns {'policy', name}                    the table is out of date; nothing was taken
 --         {'jobs', now ms, epoch or '', id, score, id, score, ...}   now is Postgres time
 local BASE, ZEROS = 1e13, '0000000000000'
-local call, unpack = redis.call, struct.unpack
+local call, read = redis.call, struct.unpack
 local seen = call('GET', KEYS[6])
 if seen then
   local answer = cjson.decode(seen)
@@ -38,7 +38,7 @@ local READY, HEADS, TABLE = KEYS[1], KEYS[7], ARGV[12]
 local buckets, arrival, rank, id = {}, {}, {}, {}
 -- The doubles are the very ones Python made: no digits are written or parsed.
 local function rank_of(bucket, since)
-  local u, v = unpack('<dd', TABLE, bucket * 24 + 1)
+  local u, v = read('<dd', TABLE, bucket * 24 + 1)
   local wait = now - since
   return (wait > 0 and u * wait or 0) + v
 end
@@ -49,17 +49,22 @@ for i = 1, #bounds, 2 do
   arrival[bucket], rank[bucket] = since, rank_of(bucket, since)
 end
 
+-- What is done to the sets is written at the end, once for all jobs taken: a call of Redis costs more
+-- than all comparing. Until then a bucket's first jobs are those taken, and looking skips them.
+local taken, bounded, emptied = {}, {}, {}
+
 -- Look into a bucket: afterwards id, arrival and rank are its head's, or nil when nobody is in it.
 local function look(bucket)
   local found = call('ZRANGE', READY, bucket .. ZEROS, '(' .. (bucket + 1) .. ZEROS,
-    'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    'BYSCORE', 'LIMIT', taken[bucket] or 0, '1', 'WITHSCORES')
   if not found[1] then
-    call('ZREM', HEADS, bucket)
+    emptied[#emptied + 1] = bucket
+    bounded[bucket] = nil
     id[bucket], arrival[bucket], rank[bucket] = nil, nil, nil
     return
   end
   local since = tonumber(found[2]) - bucket * BASE
-  if since ~= arrival[bucket] then call('ZADD', HEADS, text(since), bucket) end
+  if since ~= arrival[bucket] then bounded[bucket] = since end
   id[bucket], arrival[bucket], rank[bucket] = found[1], since, rank_of(bucket, since)
 end
 
@@ -105,12 +110,15 @@ end
 
 local jobs = { 'jobs', text(now), call('GET', KEYS[4]) or '' }
 local lease_end = text(redis_now + tonumber(ARGV[4]))
+local ids, leases, owners = {}, {}, {}
 local function take(b)
-  call('ZREM', READY, id[b])
-  call('ZADD', KEYS[2], lease_end, id[b])
-  call('HSET', KEYS[3], id[b], ARGV[1])
+  local n = #ids
+  ids[n + 1] = id[b]
+  leases[2 * n + 1], leases[2 * n + 2] = lease_end, id[b]
+  owners[2 * n + 1], owners[2 * n + 2] = id[b], ARGV[1]
   jobs[#jobs + 1] = id[b]
   jobs[#jobs + 1] = text(b * BASE + arrival[b])
+  taken[b] = (taken[b] or 0) + 1
   look(b)
 end
 
@@ -123,12 +131,24 @@ while wanted > 0 and most > 0 do
     promotions, wanted = promotions - 1, wanted - 1
     take(late)
   elseif best then
-    wanted = wanted - unpack('<d', TABLE, best * 24 + 17)
+    wanted = wanted - read('<d', TABLE, best * 24 + 17)
     take(best)
   else
     break
   end
   most = most - 1
 end
-if #jobs > 3 then call('SET', KEYS[6], cjson.encode({ ARGV[1], jobs }), 'PX', 60000) end
+
+local heads = {}
+for bucket, since in pairs(bounded) do
+  heads[#heads + 1] = text(since)
+  heads[#heads + 1] = bucket
+end
+if heads[1] then call('ZADD', HEADS, unpack(heads)) end
+if emptied[1] then call('ZREM', HEADS, unpack(emptied)) end
+if not ids[1] then return jobs end
+call('ZREM', READY, unpack(ids))
+call('ZADD', KEYS[2], unpack(leases))
+call('HSET', KEYS[3], unpack(owners))
+call('SET', KEYS[6], cjson.encode({ ARGV[1], jobs }), 'PX', 60000)
 return jobs

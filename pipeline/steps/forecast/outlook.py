@@ -21,7 +21,8 @@ from pipeline.scheduling.forecast import (
 )
 from pipeline.scheduling.policies import Policy, Waiting, order_key, pairs
 from pipeline.scheduling.sketch import Marks, Sketch
-from pipeline.steps.forecast.measures import Measures, stage_of
+from pipeline.scheduling.work import bucket_survey_s, bucket_work_s
+from pipeline.steps.forecast.measures import WORK_OF, Measures, stage_of
 from pipeline.steps.forecast.told import Times
 from pipeline.store.load import Standing
 
@@ -101,7 +102,7 @@ class Outlook:
         if surveyors is None:
             return None
         surveyed_s = self._turn_s(SURVEY, surveyors, place, before(SURVEY))
-        surveyed_s += surveyors.residence_s(self._survey_of(place.bucket))
+        surveyed_s += surveyors.residence_s(bucket_survey_s(place.bucket))
         return self._after_survey_s(engine, place, own, surveyed_s, ahead)
 
     def _after_survey_s(
@@ -142,7 +143,7 @@ class Outlook:
         Like `waiting_s`, but the order is looked at once, now: their turn is soon.
         """
         other = TRANSCRIBE if stage is SURVEY else SURVEY
-        survey_of, engine_of = self._survey_of, self._engine_of
+        survey_of, engine_of = bucket_survey_s, bucket_work_s
         table = pairs(self.policies[other.name])
         first: dict[int, int] = {}
         found: list[Times | None] = []
@@ -160,7 +161,7 @@ class Outlook:
     def all_done(self) -> Times | None:
         """When everything that is probed by now will have ended; None when nobody can say."""
         engine, surveyors = self.measures.capacity(TRANSCRIBE), self.measures.capacity(SURVEY)
-        survey_of, engine_of = self._survey_of, self._engine_of
+        survey_of, engine_of = bucket_survey_s, bucket_work_s
         sizes = {name: line.by_bucket() for name, line in self.lines.items()}
         audio = _work(sizes[SURVEY.name], survey_of) + self._serving(SURVEY).work
         unheard = [h for h in self.in_hand if h.state is SURVEY.working]
@@ -195,7 +196,7 @@ class Outlook:
                 place,
                 table,
                 self.now_ms,
-                work_of=self.measures.work_of[stage.name],
+                work_of=WORK_OF[stage.name],
             )
             before_s = expected_s
             expected_s = with_overtaking(base_s, capacity.speed, overtaking)
@@ -212,7 +213,7 @@ class Outlook:
         `asked`: who was found ahead of it in a line just now.
         """
         lines = (SURVEY,) if stage is SURVEY else STAGES
-        work_of = self.measures.work_of[stage.name]
+        work_of = WORK_OF[stage.name]
 
         def waits(line: str, moment: int) -> float:
             table = pairs(self.policies[line])
@@ -239,16 +240,7 @@ class Outlook:
 
     @cached_property
     def _inflows(self) -> dict[str, Inflow]:
-        works = self.measures.work_of.items()
-        return {name: inflow(self.slices, SLICE_S, work_of) for name, work_of in works}
-
-    @property
-    def _survey_of(self) -> Callable[[int], float]:
-        return self.measures.work_of[SURVEY.name]
-
-    @property
-    def _engine_of(self) -> Callable[[int], float]:
-        return self.measures.work_of[TRANSCRIBE.name]
+        return {name: inflow(self.slices, SLICE_S, work_of) for name, work_of in WORK_OF.items()}
 
     @cached_property
     def _held(self) -> dict[str, list[tuple[Waiting, Amount]]]:
