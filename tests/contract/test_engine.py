@@ -43,6 +43,8 @@ class Subject:
     engine: SpeechEngine
     kill: Callable[[], None]
     count_inside: Callable[[], int]
+    others: frozenset[int] = field(default_factory=lambda: frozenset(_children()))
+    """Children we had before: servers of other tests."""
     runner: asyncio.Runner = field(default_factory=asyncio.Runner)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -70,24 +72,26 @@ def vllm_subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
     model = find_model("tiny.en", tmp_path_factory.mktemp("home"))
     engine = VllmEngine(model, slots=SLOTS, dtype="float32", kv_cache_gib=0.5)
 
+    others = frozenset(_children())
+
     def kill() -> None:
-        for child in engine_processes():
-            os.kill(child.pid, signal.SIGKILL)
+        for pid in _children() - others:
+            os.kill(pid, signal.SIGKILL)
 
     def count_inside() -> int:
         return engine._engine.get_num_unfinished_requests() if engine._engine else 0
 
-    return Subject(engine, kill, count_inside)
+    return Subject(engine, kill, count_inside, others)
 
 
-def engine_processes() -> list[psutil.Process]:
+def _children() -> set[int]:
     """Our children, but for the one Python itself keeps to clean up after the others."""
-    return [
-        child
+    return {
+        child.pid
         for child in psutil.Process().children(recursive=True)
         if child.status() != psutil.STATUS_ZOMBIE
         and "resource_tracker" not in " ".join(child.cmdline())
-    ]
+    }
 
 
 @pytest.fixture(scope="module", params=["echo", pytest.param("vllm", marks=pytest.mark.vllm)])
@@ -254,5 +258,5 @@ def test_stop_ends_windows_in_flight_and_leaves_nothing_running(subject: Subject
 
     assert isinstance(subject.run(stop_in_mid_flight()), EngineDead)
     assert not subject.engine.alive()
-    assert engine_processes() == []
+    assert _children() <= subject.others
     subject.run(subject.engine.stop())  # a second time is no fault

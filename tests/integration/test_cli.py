@@ -143,13 +143,12 @@ def test_watch_stays_until_all_have_ended_and_tells_how(
         (tmp_path / name).write_bytes(b"x")
 
     def work() -> None:
-        while len(made := run_jobs(parts)) < 3:
+        while len(made := run_jobs(parts)) < 3:  # sent side by side, so in any order
             time.sleep(0.05)
-        bad, good, late = made
-        driven.completed(parts, late)
-        driven.failed(parts, bad)
+        driven.completed(parts, made["late.wav"])
+        driven.failed(parts, made["bad.wav"])
         time.sleep(1.0)
-        driven.completed(parts, good)
+        driven.completed(parts, made["good.wav"])
 
     worker = threading.Thread(target=work)
     worker.start()
@@ -157,14 +156,15 @@ def test_watch_stays_until_all_have_ended_and_tells_how(
     worker.join()
 
     assert ran.code == 1
-    assert [job["status"] for job in ran.json["jobs"]] == ["failed", "completed", "completed"]
+    ended = {job["file_name"]: job["status"] for job in ran.json["jobs"]}
+    assert ended == {"bad.wav": "failed", "good.wav": "completed", "late.wav": "completed"}
     assert "failed     bad.wav: The file is not audio" in ran.err
     assert "completed  good.wav" in ran.err
 
 
-def run_jobs(parts: Parts) -> list[str]:
+def run_jobs(parts: Parts) -> dict[str, str]:
     with transaction(parts.store) as c:
-        return [view.id for view in views.list_jobs(c)]
+        return {view.file_name: view.id for view in views.list_jobs(c)}
 
 
 def test_nothing_to_send_is_misuse(run: Run, tmp_path: Path) -> None:
