@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ app = typer.Typer()
 
 POLICIES = f"file-fcfs,fcfs,sjf,hrrn(1),{DEFAULT_POLICY}"
 SEEDS_LIMIT = 1000
+TEXT_LIMIT = 64 << 20
+"""Characters of a file that is read: a million arrivals are fewer."""
 
 Read = TypeVar("Read")
 
@@ -86,8 +89,11 @@ def simulate(
 def read_lines(path: Path, read: Callable[[Iterable[str]], Read]) -> Read:
     """What `read` makes of the lines of a file. Raises ValueError that names the file."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            return read(lines)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            text = file.read(TEXT_LIMIT + 1)  # a device has no end, and perhaps no line either
+        if len(text) > TEXT_LIMIT:
+            raise ValueError(f"more than {TEXT_LIMIT >> 20} million characters")
+        return read(io.StringIO(text, newline=""))
     except OSError as wrong:
         raise ValueError(f"{path} cannot be read: {wrong.strerror}") from None
     except UnicodeDecodeError:

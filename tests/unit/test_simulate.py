@@ -75,6 +75,7 @@ def test_file_level_lets_a_long_recording_keep_its_slot(typed: Typed) -> None:
         (("calls", "--load", "1", "--rate", "1"), "not both"),
         (("--trace", "no/such/file"), "no/such/file cannot be read: No such file"),
         (("--trace", __file__), "no number in arrived_s"),
+        (("--trace", "/dev/zero"), "/dev/zero: more than 64 million characters"),
         (("librispeech", "--jobs", "3000", "--durations", "{short}"), "3000 lengths are wanted"),
     ],
 )
