@@ -135,5 +135,5 @@ def _read_speed(worker: str, text: str, now_ms: int) -> WorkerSpeed | None:
         speed = None if entry["speed"] is None else float(entry["speed"])
         age_s = (now_ms - int(entry["at_ms"])) / 1000
         return WorkerSpeed(worker, speed, int(entry["slots"]), max(0.0, age_s))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
