@@ -14,7 +14,7 @@ from pipeline.cli import show
 from pipeline.cli.local import Json
 from pipeline.errors import BadRequest
 from pipeline.scheduling import cases, contest, traces
-from pipeline.scheduling.cases import CASES, Asked, Case
+from pipeline.scheduling.cases import CASES, SLOTS_LIMIT, WORKERS_LIMIT, Asked, Case
 from pipeline.scheduling.contest import Entry
 from pipeline.scheduling.scenario import LEVELS
 from pipeline.settings import DEFAULT_POLICY
@@ -41,8 +41,10 @@ def simulate(
     load: Annotated[float | None, typer.Option(help="Arriving work over what the slots do")] = None,
     rate: Annotated[float | None, typer.Option(help="Arrivals a second, instead of a load")] = None,
     jobs: Annotated[int | None, typer.Option(help="How many arrive")] = None,
-    slots: Annotated[int | None, typer.Option(min=1, max=4096, help="Slots a worker")] = None,
-    workers: Annotated[int, typer.Option(min=1, max=1024, help="Workers")] = 1,
+    slots: Annotated[
+        int | None, typer.Option(min=1, max=SLOTS_LIMIT, help="Slots a worker")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=WORKERS_LIMIT, help="Workers")] = 1,
     knee: Annotated[
         float | None, typer.Option(help="Units beyond so many in a worker share its speed")
     ] = None,

@@ -23,7 +23,7 @@ SPELLS = ((1200.0, 0.3), (1800.0, 0.9), (600.0, 1.3), (1800.0, 0.7))
 TRICKLE_S, TRICKLE_EACH_S = 25.0, 5.0
 LEAST, MOST = 1e-6, 1e6
 """Of loads, rates and seconds: beyond, sums of them leave the range of a double."""
-JOBS_LIMIT = 200_000
+JOBS_LIMIT, WORKERS_LIMIT, SLOTS_LIMIT = 200_000, 1024, 4096
 FULL_WINDOW_SLOT_S = 1.0
 """Slot seconds of a full window in the calls' house: about what one of 32 slots on a GPU needs."""
 
@@ -63,6 +63,8 @@ class Asked:
             raise ValueError(f"a fixed share is 0 to {MOST:g}, not {self.fixed_share:g}")
         if self.workers < 1 or (self.slots is not None and self.slots < 1):
             raise ValueError("a house has at least one worker with at least one slot")
+        if self.workers > WORKERS_LIMIT or (self.slots or 1) > SLOTS_LIMIT:
+            raise ValueError(f"at most {WORKERS_LIMIT} workers with {SLOTS_LIMIT} slots")
         if self.jobs is not None and not 1 <= self.jobs <= JOBS_LIMIT:
             raise ValueError(f"1 to {JOBS_LIMIT:,} jobs, not {self.jobs}")
 
