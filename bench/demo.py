@@ -25,6 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
 
+from workers.die_with_parent import die_with_parent
+
 RECORDINGS = Path(__file__).parent / "recordings"
 CLI = [str(Path(sys.executable).with_name("fairscribe"))]
 STOP_WITHIN_S = 90.0
@@ -81,7 +83,13 @@ def everything_up(home: Path, **settings: str) -> Iterator[tuple[dict[str, Any],
         "FAIRSCRIBE_FLOWER_PORT": "0",
         **{f"FAIRSCRIBE_{name}": value for name, value in settings.items()},
     }
-    process = subprocess.Popen([*CLI, "up", "--json"], env=env, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*CLI, "up", "--json"],
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent(signal.SIGINT),  # whatever ends us, it is not left running
+    )
     try:
         assert process.stdout is not None
         first_line = process.stdout.readline()

@@ -103,15 +103,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
     """The report. Raises BadRequest for what cannot be asked."""
-    if asked.engine != "sim":
-        from bench import experiment  # here: it starts a house, and a simulation needs none
-
-        report: dict[str, Any] = experiment.run(asked)
-        return report
     try:
-        return simulated(asked)
+        if asked.engine == "sim":
+            return simulated(asked)
+        _wanted(asked, asked.rate, ())  # before a house is started for it
     except ValueError as wrong:
         raise BadRequest(f"{wrong}.") from None
+    from bench import experiment  # here: it starts a house, and a simulation needs none
+
+    report: dict[str, Any] = experiment.run(asked)
+    return report
 
 
 def simulated(asked: argparse.Namespace) -> dict[str, Any]:
@@ -126,11 +127,8 @@ def simulated(asked: argparse.Namespace) -> dict[str, Any]:
     return {"rates": {f"{rate:g}": contest_at(asked, durations_s, rate) for rate in rates}}
 
 
-def contest_at(
-    asked: argparse.Namespace, durations_s: tuple[float, ...], rate: float | None
-) -> dict[str, Any]:
-    """One contest as the command promises it."""
-    wanted = Asked(
+def _wanted(asked: argparse.Namespace, rate: float | None, durations_s: tuple[float, ...]) -> Asked:
+    return Asked(
         load=asked.load,
         rate=rate,
         jobs=asked.jobs,
@@ -139,6 +137,13 @@ def contest_at(
         fixed_share=asked.fixed_share,
         durations_s=durations_s,
     )
+
+
+def contest_at(
+    asked: argparse.Namespace, durations_s: tuple[float, ...], rate: float | None
+) -> dict[str, Any]:
+    """One contest as the command promises it."""
+    wanted = _wanted(asked, rate, durations_s)
     seeds = asked.seeds or SEEDS[asked.workload]
     if not 1 <= seeds <= 1000:
         raise ValueError(f"1 to 1000 seeds, not {seeds}")

@@ -43,6 +43,8 @@ CALLS = 2000
 """Calls of each kind whose median is told."""
 WORST = 20
 """Times each of the largest calls is made."""
+WAITING_LIMIT = 20_000_000
+"""Jobs: 8 GB of the server's memory."""
 ENDLESS = 10**9
 """Windows enough for any number of jobs."""
 
@@ -53,8 +55,8 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--json", action="store_true")
     given = asked.parse_args()
-    if given.waiting < 1:
-        asked.error(f"--waiting {given.waiting}: at least one job has to wait")
+    if not 1 <= given.waiting <= WAITING_LIMIT:
+        asked.error(f"--waiting {given.waiting}: 1 to {WAITING_LIMIT} jobs wait")
     for number in (signal.SIGTERM, signal.SIGHUP):  # leave no folder behind then either
         signal.signal(number, lambda *_: sys.exit(1))
     with throwaway_home() as home, StateFolder(home) as folder:

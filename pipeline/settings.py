@@ -148,6 +148,7 @@ class Settings(BaseModel):
     max_wait_s: float = Field(
         0.0,
         ge=0,
+        le=31_622_400,
         description="Recordings that waited this long get one in eleven windows that start; 0: "
         "rank alone decides (unit: seconds)",
     )

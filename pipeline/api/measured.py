@@ -10,7 +10,7 @@ from pipeline.api.given import GivenParts
 from pipeline.errors import PartDown
 from pipeline.metrics import CONTENT_TYPE, Samples, as_text, quantiles
 from pipeline.parts import Parts
-from pipeline.scheduling.learning import r2
+from pipeline.scheduling.learning import MEANT, is_meant, r2
 from pipeline.scheduling.policies import Policy
 from pipeline.store import metrics, policies, work
 from pipeline.store.session import clock_ms, transaction
@@ -92,7 +92,8 @@ def _work(c: Connection) -> Found:
         found.setdefault(metric, {})[labels] = value
 
     for model in work.models_that_worked(c):
-        done = [d for d in work.newest_done(c, model, NEWEST) if d.busy_s > 0]
+        newest = work.newest_done(c, model, NEWEST)
+        done = [d for d in newest if is_meant(d.busy_s) and abs(d.predicted_s) <= MEANT[1]]
         tell("work_jobs", len(done), model)
         ratios = quantiles([d.predicted_s / d.busy_s for d in done], (model,))
         found.setdefault("work_predicted_ratio", {}).update(ratios)

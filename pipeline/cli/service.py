@@ -161,6 +161,8 @@ class Service:
             answer = self._http.request(method, path, **how)
         except UnicodeEncodeError:  # words of a command line may be any bytes
             raise BadRequest("What was asked is not UTF-8.") from None
+        except ValueError:  # JSON has no nan and no inf
+            raise BadRequest("What was asked holds something that is no number.") from None
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise Unreachable(
                 f"No service answers at {self.url} ({error or type(error).__name__}). Start it "

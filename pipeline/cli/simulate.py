@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from pipeline.cli import show
 from pipeline.cli.local import Json
 from pipeline.errors import BadRequest
 from pipeline.scheduling import cases, contest, traces
-from pipeline.scheduling.cases import CASES, Asked, Case
+from pipeline.scheduling.cases import CASES, SLOTS_LIMIT, WORKERS_LIMIT, Asked, Case
 from pipeline.scheduling.contest import Entry
 from pipeline.scheduling.scenario import LEVELS
 from pipeline.settings import DEFAULT_POLICY
@@ -22,6 +23,8 @@ app = typer.Typer()
 
 POLICIES = f"file-fcfs,fcfs,sjf,hrrn(1),{DEFAULT_POLICY}"
 SEEDS_LIMIT = 1000
+TEXT_LIMIT = 64 << 20
+"""Characters of a file that is read: a million arrivals are fewer."""
 
 Read = TypeVar("Read")
 
@@ -38,8 +41,10 @@ def simulate(
     load: Annotated[float | None, typer.Option(help="Arriving work over what the slots do")] = None,
     rate: Annotated[float | None, typer.Option(help="Arrivals a second, instead of a load")] = None,
     jobs: Annotated[int | None, typer.Option(help="How many arrive")] = None,
-    slots: Annotated[int | None, typer.Option(min=1, max=4096, help="Slots a worker")] = None,
-    workers: Annotated[int, typer.Option(min=1, max=1024, help="Workers")] = 1,
+    slots: Annotated[
+        int | None, typer.Option(min=1, max=SLOTS_LIMIT, help="Slots a worker")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=WORKERS_LIMIT, help="Workers")] = 1,
     knee: Annotated[
         float | None, typer.Option(help="Units beyond so many in a worker share its speed")
     ] = None,
@@ -86,8 +91,11 @@ def simulate(
 def read_lines(path: Path, read: Callable[[Iterable[str]], Read]) -> Read:
     """What `read` makes of the lines of a file. Raises ValueError that names the file."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            return read(lines)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            text = file.read(TEXT_LIMIT + 1)  # a device has no end, and perhaps no line either
+        if len(text) > TEXT_LIMIT:
+            raise ValueError(f"more than {TEXT_LIMIT >> 20} million characters")
+        return read(io.StringIO(text, newline=""))
     except OSError as wrong:
         raise ValueError(f"{path} cannot be read: {wrong.strerror}") from None
     except UnicodeDecodeError:

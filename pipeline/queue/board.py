@@ -133,7 +133,10 @@ def _read_speed(worker: str, text: str, now_ms: int) -> WorkerSpeed | None:
     try:
         entry = json.loads(text)
         speed = None if entry["speed"] is None else float(entry["speed"])
-        age_s = (now_ms - int(entry["at_ms"])) / 1000
-        return WorkerSpeed(worker, speed, int(entry["slots"]), max(0.0, age_s))
-    except (ValueError, KeyError, TypeError):
+        slots = int(entry["slots"])
+        # one from the future was written before the clock was set back: whoever lives wrote again
+        age_s = abs(now_ms - int(entry["at_ms"])) / 1000
+        sound = slots >= 1 and (speed is None or 0.0 <= speed < math.inf)
+        return WorkerSpeed(worker, speed, slots, age_s) if sound else None
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None

@@ -21,6 +21,9 @@ from pipeline.scheduling.scenario import Arrival, House
 SPELLS = ((1200.0, 0.3), (1800.0, 0.9), (600.0, 1.3), (1800.0, 0.7))
 """A day, shortened: seconds and load."""
 TRICKLE_S, TRICKLE_EACH_S = 25.0, 5.0
+LEAST, MOST = 1e-6, 1e6
+"""Of loads, rates and seconds: beyond, sums of them leave the range of a double."""
+JOBS_LIMIT, WORKERS_LIMIT, SLOTS_LIMIT = 200_000, 1024, 4096
 FULL_WINDOW_SLOT_S = 1.0
 """Slot seconds of a full window in the calls' house: about what one of 32 slots on a GPU needs."""
 
@@ -52,14 +55,18 @@ class Asked:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is above 0, not {value:g}")
+            if value is not None and not LEAST <= value <= MOST:
+                raise ValueError(f"{name} is {LEAST:g} to {MOST:g}, not {value:g}")
         if self.load is not None and self.rate is not None:
             raise ValueError("a load or a rate, not both")
-        if not 0 <= self.fixed_share < math.inf:
-            raise ValueError(f"a fixed share is 0 or more, not {self.fixed_share:g}")
+        if not 0 <= self.fixed_share <= MOST:
+            raise ValueError(f"a fixed share is 0 to {MOST:g}, not {self.fixed_share:g}")
         if self.workers < 1 or (self.slots is not None and self.slots < 1):
             raise ValueError("a house has at least one worker with at least one slot")
-        if self.jobs is not None and not 1 <= self.jobs <= 200_000:
-            raise ValueError(f"1 to 200,000 jobs, not {self.jobs}")
+        if self.workers > WORKERS_LIMIT or (self.slots or 1) > SLOTS_LIMIT:
+            raise ValueError(f"at most {WORKERS_LIMIT} workers with {SLOTS_LIMIT} slots")
+        if self.jobs is not None and not 1 <= self.jobs <= JOBS_LIMIT:
+            raise ValueError(f"1 to {JOBS_LIMIT:,} jobs, not {self.jobs}")
 
     def house(self, slots: int) -> House:
         """The house asked for, with `slots` a worker if nothing else is."""
@@ -167,6 +174,7 @@ def bulk(seed: int, asked: Asked) -> Case:
     house, capacity = _calls_house(lengths_s, asked)
     drains_s = len(lengths_s) / capacity
     rate = asked.rate or 1 / TRICKLE_EACH_S
+    _check_jobs(len(lengths_s) + drains_s * rate)
     moments = [n / rate for n in range(1, math.ceil(drains_s * rate) + 1)]
     both = workloads.together(
         bulk=workloads.calls(lengths_s, workloads.at_once(len(lengths_s)), window_s=asked.window_s),
@@ -182,6 +190,7 @@ def day(seed: int, asked: Asked) -> Case:
     house, capacity = _calls_house(sample_s, asked)
     scale = asked.load or 1.0
     spells = [(lasts_s, scale * load * capacity) for lasts_s, load in SPELLS]
+    _check_jobs(sum(lasts_s * per_s for lasts_s, per_s in spells))
     moments = workloads.day(rng, spells)
     lengths_s = workloads.calls_s(rng, len(moments))
     arrivals = workloads.calls(lengths_s, moments, window_s=asked.window_s)
@@ -197,6 +206,12 @@ def trace(seed: int, asked: Asked) -> Case:
     rate = len(asked.trace) / lasts_s if lasts_s else 0.0
     capacity = full_speed(house) / workloads.mean_slot_s(asked.trace)
     return Case(asked.trace, house, rate, rate / capacity)
+
+
+def _check_jobs(number: float) -> None:
+    """Where their number follows from rates and times, before any of them is made."""
+    if number > JOBS_LIMIT:
+        raise ValueError(f"that makes {number:.3g} jobs, more than {JOBS_LIMIT:,}")
 
 
 def _calls_house(lengths_s: Sequence[float], asked: Asked) -> tuple[House, float]:

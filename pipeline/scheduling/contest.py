@@ -25,6 +25,9 @@ FILE_FCFS, WINDOW_FCFS = "file-fcfs", "fcfs"
 RULES: dict[str, Callable[[], Rule]] = {AUTO: Follower}
 """Rules of the backlog by name, each made anew for a run."""
 
+WAIT_LIMIT_S = 1e9
+"""Longer than anybody waits."""
+
 CHANGED = ("p50", "p90", "p99", "max")
 """Figures that are compared with a baseline's."""
 
@@ -53,7 +56,7 @@ def parse_entry(text: str) -> Entry:
         max_wait_s = float(wait) if at else 0.0
     except ValueError:
         max_wait_s = math.nan
-    if not 0 <= max_wait_s < math.inf:
+    if not 0 <= max_wait_s <= WAIT_LIMIT_S:
         raise ValueError(f"{text!r}: behind the @ stand the seconds after which a job is promoted")
     if name == FILE_FCFS:
         return Entry(FILE_FCFS, Policy("fcfs"), "file")

@@ -31,6 +31,9 @@ ROUNDS = 30
 SETTLED = 1e-6
 """Reweighting ends when no coefficient moves by more than this part of the prior's."""
 
+MEANT = (1e-9, 1e10)
+"""Seconds, windows and tokens of a job are not less and not more."""
+
 NOTICEABLE = 0.02
 """A model that foretells typical jobs this much differently, as a share, is worth writing down."""
 TYPICAL = ((8.0, 1), (60.0, 3), (240.0, 10), (1800.0, 70))
@@ -63,7 +66,7 @@ def learn(done: Sequence[Done], reference: WorkModel = REFERENCE) -> WorkModel |
     over foretold time; each coefficient is drawn to it by the weight of `PRIOR_JOBS` of these jobs.
     kappa is, by language, the median of tokens over speech, drawn to the reference likewise.
     """
-    done = [d for d in done if min(d.busy_s, d.speech_s, d.windows, d.tokens) > 0]
+    done = [d for d in done if is_meant(d.busy_s, d.speech_s, d.windows, d.tokens)]
     if not done:
         return None
     busy = [d.busy_s for d in done]
@@ -85,6 +88,14 @@ def learn(done: Sequence[Done], reference: WorkModel = REFERENCE) -> WorkModel |
 def _terms(model: WorkModel, d: Done) -> tuple[float, float, float]:
     """What a job costs by `model`: for itself, its windows, its tokens."""
     return model.job_s, model.window_s * d.windows, model.token_s * d.tokens
+
+
+def is_meant(*numbers: float) -> bool:
+    """Whether a job can be of so many: no nan, and nothing whose square leaves a double's range.
+
+    One other row would keep its model, and all after it, from being learned for thousands of jobs.
+    """
+    return all(MEANT[0] <= number <= MEANT[1] for number in numbers)
 
 
 def differs(new: WorkModel, old: WorkModel | None) -> bool:

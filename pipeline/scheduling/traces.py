@@ -14,10 +14,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.scheduling.scenario import Arrival
-from pipeline.scheduling.workloads import call, in_windows
+from pipeline.scheduling.workloads import FULL_WINDOW_S, call, in_windows
 
 WINDOWS_LIMIT = 100_000
 """More windows than a job of a month has: such a number is a mistake."""
+ALL_WINDOWS_LIMIT = 4_000_000
+"""Of a whole trace: more than memory should be filled with, and days of simulating."""
+SPEECH_LIMIT_S = WINDOWS_LIMIT * FULL_WINDOW_S
+SPAN_LIMIT_S = 10 * 366 * 86400.0
+"""From the first arrival to the last: longer is another unit, such as ms."""
 
 
 def durations_s(lines: Iterable[str]) -> list[float]:
@@ -26,10 +31,10 @@ def durations_s(lines: Iterable[str]) -> list[float]:
     >>> durations_s(["# where from", "id\tduration_s", "a\t4.9"])
     [4.9]
     """
-    rows = list(csv.DictReader((li for li in lines if not li.startswith("#")), delimiter="\t"))
+    rows = _table((line for line in lines if not line.startswith("#")), delimiter="\t")
     if not rows or "duration_s" not in rows[0]:
         raise ValueError("there is no column duration_s, tab-separated, with a line below it")
-    return [_number(row, "duration_s", n, least=1e-3) for n, row in enumerate(rows, 1)]
+    return [_number(row, "duration_s", n, 1e-3, SPEECH_LIMIT_S) for n, row in enumerate(rows, 1)]
 
 
 def recorded(lines: Iterable[str], *, window_s: float = 1.0) -> list[Arrival]:
@@ -44,17 +49,27 @@ def recorded(lines: Iterable[str], *, window_s: float = 1.0) -> list[Arrival]:
     if text and text[0].lstrip().startswith("{"):
         rows = [_object(line, n) for n, line in enumerate(text, 1)]
     else:
-        rows = list(csv.DictReader(text))
+        rows = _table(text)
     if not rows:
         raise ValueError("there are no arrivals in it")
     read = [
-        (_number(row, "arrived_s", n, least=-math.inf), _number(row, "speech_s", n, 0.0), row, n)
+        (
+            _number(row, "arrived_s", n, -math.inf, math.inf),
+            _number(row, "speech_s", n, 0.0, SPEECH_LIMIT_S),
+            _windows(row, n),
+        )
         for n, row in enumerate(rows, 1)
     ]
-    first_s = min(arrived_s for arrived_s, *_ in read)
+    first_s, last_s = (pick(arrived_s for arrived_s, *_ in read) for pick in (min, max))
+    if not last_s - first_s <= SPAN_LIMIT_S:
+        raise ValueError(f"{last_s - first_s:g} s lie between the first arrival and the last")
+    # added up before any of them is laid out
+    everything = sum(windows or speech_s / FULL_WINDOW_S for _, speech_s, windows in read)
+    if everything > ALL_WINDOWS_LIMIT:
+        raise ValueError(f"{everything:.0f} windows are more than {ALL_WINDOWS_LIMIT:,}")
     arrivals = [
-        _arrival(f"{n:07d}", arrived_s - first_s, speech_s, _windows(row, n), window_s)
-        for arrived_s, speech_s, row, n in read
+        _arrival(f"{n:07d}", arrived_s - first_s, speech_s, windows, window_s)
+        for n, (arrived_s, speech_s, windows) in enumerate(read, 1)
     ]
     return sorted(arrivals, key=lambda arrival: arrival.at_ms)
 
@@ -68,22 +83,29 @@ def _arrival(
     return in_windows(job_id, moment_s, [speech_s / windows] * windows, window_s=window_s)
 
 
+def _table(lines: Iterable[str], delimiter: str = ",") -> list[dict[str, Any]]:
+    try:
+        return list(csv.DictReader(lines, delimiter=delimiter))
+    except csv.Error as wrong:
+        raise ValueError(f"it is not a table: {wrong}") from None
+
+
 def _object(line: str, n: int) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # ValueError: also more digits than are read
         raise ValueError(f"row {n} is not a JSON object") from None
     if not isinstance(row, dict):
         raise ValueError(f"row {n} is not a JSON object")
     return row
 
 
-def _number(row: Mapping[str, Any], name: str, n: int, least: float) -> float:
+def _number(row: Mapping[str, Any], name: str, n: int, least: float, most: float) -> float:
     try:
         value = float(row[name])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise ValueError(f"row {n} has no number in {name}") from None
-    if not least <= value < math.inf:
+    if not (least <= value <= most and math.isfinite(value)):
         raise ValueError(f"row {n}: {name} is {value:g}")
     return value
 
@@ -91,7 +113,7 @@ def _number(row: Mapping[str, Any], name: str, n: int, least: float) -> float:
 def _windows(row: Mapping[str, Any], n: int) -> int | None:
     if row.get("windows") in (None, ""):
         return None
-    value = _number(row, "windows", n, least=1)
-    if value != int(value) or value > WINDOWS_LIMIT:
+    value = _number(row, "windows", n, 1, WINDOWS_LIMIT)
+    if value != int(value):
         raise ValueError(f"row {n}: windows is {value:g}")
     return int(value)

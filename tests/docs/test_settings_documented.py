@@ -53,3 +53,8 @@ def test_a_refused_value_is_named_with_what_was_expected() -> None:
     assert refused.value.message.startswith(
         "FAIRSCRIBE_DATABASE_URL='mysql://x': a URL that begins with postgresql"
     )
+
+
+def test_a_longest_wait_beyond_a_year_is_refused_before_it_overflows() -> None:
+    with pytest.raises(BadSetting, match="FAIRSCRIBE_MAX_WAIT_S"):
+        read_settings({"FAIRSCRIBE_MAX_WAIT_S": "1e306"})

@@ -97,6 +97,14 @@ def test_more_workers_are_faster_and_one_that_fell_silent_does_not_count(parts: 
     at_ms = parts.queues[TRANSCRIBE.name].time_ms() - int(SPEED_KEPT_S * 1000) - 1
     redis.hset(key, "second@there", f'{{"speed": 9.0, "slots": 2, "at_ms": {at_ms}}}')
     redis.hset(key, "third@there", "by another version")
+    now_ms = parts.queues[TRANSCRIBE.name].time_ms()
+    for n, (speed, slots) in enumerate(
+        [("9", "Infinity"), ("NaN", "2"), ("Infinity", "2"), ("-9", "2"), ("9", "0")]
+    ):
+        told = f'{{"speed": {speed}, "slots": {slots}, "at_ms": {now_ms}}}'
+        redis.hset(key, f"odd-{n}@there", told)
+    later_ms = now_ms + 3_600_000  # as it was before the clock was set back
+    redis.hset(key, "early@there", f'{{"speed": 9.0, "slots": 2, "at_ms": {later_ms}}}')
     assert eta(parts, ids[-1]) == pytest.approx(alone_s, rel=0.05)
     assert redis.hkeys(key) == ["transcribe@here"]  # and is forgotten
     board.forget_speed("transcribe@here")

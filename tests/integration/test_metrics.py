@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 
 import pytest
@@ -80,6 +81,15 @@ def test_what_was_foretold_is_held_against_what_was_taken(api: TestClient, parts
     assert told["work_r2", (model,)] == pytest.approx(1 - 3.85 / 82.5)
     assert told["work_window_seconds", (model,)] == 0.2
     assert told["work_tokens_per_speech_second", (("language", "de"), model)] == 5.5
+
+
+@pytest.mark.parametrize("odd", [math.inf, 1e300, math.nan])
+def test_a_time_no_job_takes_is_left_out(api: TestClient, parts: Parts, odd: float) -> None:
+    for busy_s, predicted_s in ((1.0, 1.1), (2.0, 2.2), (odd, 1.0), (1.0, odd)):
+        with transaction(parts.store) as c:
+            done = Done("de", 60.0, 3, 300, busy_s, predicted_s)
+            work.keep_done(c, received_job(parts), "base", done)
+    assert read(api)["work_jobs", (("model", "base"),)] == 2
 
 
 def test_what_lengths_were_worth_is_told_of_completed_jobs(api: TestClient, parts: Parts) -> None:

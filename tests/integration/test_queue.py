@@ -266,6 +266,17 @@ def test_the_audit_brings_back_a_bucket_whose_head_got_lost(
     assert [job.job_id for job in queue.claim(9).jobs] == ["a", "b"]
 
 
+@pytest.mark.parametrize("bucket", ["-1", "300", "99999", "nan", "inf", "x", ""])
+def test_a_head_of_no_bucket_does_not_end_all_claims(
+    queue: RedisQueue, client: redis.Redis, bucket: str
+) -> None:
+    heads = keys.heads("transcribe")
+    queue.enqueue([Waiting("a", 40, 1000), Waiting("b", 40, 3000)])
+    client.zadd(heads, {bucket: 1})
+    assert [job.job_id for job in queue.claim(1).jobs] == ["a"]
+    assert client.zrange(heads, 0, -1) == ["40"]
+
+
 def test_a_list_longer_than_a_script_takes_at_once_goes_in_parts(queue: RedisQueue) -> None:
     many = [Waiting(f"job-{n:04d}", 40, 1000 + n) for n in range(2 * CHUNK + 7)]
     ids = [job.job_id for job in many]

@@ -14,7 +14,10 @@ from pipeline.errors import LeaseLost, PartDown
 from pipeline.job import FINAL, MOVES, SURVEY, TRANSCRIBE, State, Ticket
 from pipeline.parts import Parts
 from pipeline.recording import Probe, Transcript
-from pipeline.store import jobs, partials, schema, tables
+from pipeline.scheduling.adaptive import Mode
+from pipeline.scheduling.policies import parse_policy
+from pipeline.steps import trial
+from pipeline.store import jobs, partials, policies, schema, tables, trials
 from pipeline.store.session import open_store, transaction
 from tests.lines import plan_of_windows, received_job, save_window, states, surveyed_job
 
@@ -118,6 +121,32 @@ def test_the_schema_goes_down_and_up_again_and_twice_up_is_once(store: Engine) -
     finally:
         schema.upgrade(store)
     assert {table.name for table in tables.metadata.sorted_tables} <= tables_in(store)
+
+
+def test_on_the_way_down_a_trial_ends_and_the_order_stays_one_that_0002_reads(
+    parts: Parts,
+) -> None:
+    store = parts.store
+    ours, tried = parse_policy("hrrn(2.5,300)"), parse_policy("sjf")
+    with transaction(store) as c:
+        policies.change_policy(c, ours, "by hand")
+    begun = trial.begin(
+        store, parts.queues, (ours, Mode.FIXED), tried, block_s=600.0, blocks=6, keep_better=True
+    )
+    surveyed_job(parts, queue=False)
+    schema.downgrade(store, "0002")
+    try:
+        with store.connect() as c:
+            rows = c.execute(text("SELECT policy, reason FROM policies ORDER BY id")).all()
+    finally:
+        schema.upgrade(store)
+    assert rows[-1] == ("hrrn(2.5)", f"Trial {begun.id} ended with its table. Back to {ours}.")
+    assert {policy for policy, _ in rows} <= {"hrrn(2.5)", "sjf"}
+    with transaction(store) as c:
+        last = policies.newest(c)
+        assert last is not None
+        assert (last.policy, last.mode) == (parse_policy("hrrn(2.5)"), Mode.FIXED)
+        assert trials.running(c) is None
 
 
 def tables_in(store: Engine) -> set[str]:

@@ -135,6 +135,14 @@ def test_nothing_to_try_or_to_tell_is_one_sentence(run: Run, words: tuple[str, .
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
 
 
+@pytest.mark.parametrize("minutes", ["nan", "inf", "-1", "1e308"])
+def test_a_block_of_no_length_is_refused_in_a_sentence(run: Run, minutes: str) -> None:
+    ran = run("policy", "trial", "sjf", "--block-min", minutes)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Traceback" not in ran.err
+    assert run("policy", "trial", "--status").code == 2  # none was begun
+
+
 def test_a_first_word_that_is_no_command_is_the_policy(run: Run) -> None:
     assert run("policy", "--reason", "short ones wait", "sjf").out == "sjf\n"
     assert run("policy", "set", "fcfs").out == run("policy").out == "fcfs\n"

@@ -88,6 +88,10 @@ def test_two_classes_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "words",
     [
+        ("--slots", "999999999"),
+        ("--engine", "echo", "--slots", "-1"),
+        ("--engine", "echo", "--jobs", "0"),
+        ("--engine", "echo", "--load", "nan"),
         ("--load", "-1"),
         ("--load", "nan"),
         ("--load", "1", "--rate", "3"),

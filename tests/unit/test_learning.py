@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -142,3 +143,10 @@ def test_a_model_is_worth_writing_down_when_it_foretells_something_else() -> Non
 def test_explained_variance_needs_something_that_varies() -> None:
     assert r2([2.0, 2.0], [2.0, 2.0]) is None
     assert r2([1.0, 3.0], [3.0, 1.0]) == pytest.approx(-3.0)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, 1e300, 1e-300, -1.0])
+@pytest.mark.parametrize("where", ["busy_s", "speech_s"])
+def test_a_number_no_job_has_is_no_job(odd: float, where: str) -> None:
+    jobs = jobs_of(REFERENCE, 20)
+    assert learn([*jobs, replace(jobs[0], **{where: odd})]) == learn(jobs)

@@ -116,6 +116,16 @@ def test_a_trace_is_read_in_both_forms_alike() -> None:
         (["arrived_s,speech_s,windows", "1,2,1e9"], "row 1: windows is 1e"),
         (['{"arrived_s": 1, "speech_s": 1}', "{"], "row 2 is not a JSON object"),
         (['{"arrived_s": 1, "speech_s": 1}', "[]"], "row 2 is not a JSON object"),
+        (['{"arrived_s": ' + "[" * 200_000], "row 1 is not a JSON object"),
+        (['{"arrived_s": ' + "1" * 5000 + "}"], "row 1 is not a JSON object"),
+        (['{"arrived_s": ' + "1" * 400 + ', "speech_s": 1}'], "row 1 has no number in arrived_s"),
+        (["arrived_s,speech_s", "1," + "2" * 200_000], "not a table: field larger"),
+        (["arrived_s,speech_s\r1,2\r"], "not a table: new-line character"),
+        (["arrived_s,speech_s", "1,1e15"], "row 1: speech_s is 1e"),
+        (["arrived_s,speech_s", "-1e308,1", "1e308,1"], "inf s lie between"),
+        (["arrived_s,speech_s", "0,1", "1e12,1"], "1e.12 s lie between"),
+        (["arrived_s,speech_s,windows"] + ["1,2,100000"] * 41, "4100000 windows are more than"),
+        (["arrived_s,speech_s"] + ["1,3000000"] * 41, "4100000 windows are more than"),
     ],
 )
 def test_a_trace_that_cannot_be_used_is_refused_by_its_row(lines: list[str], why: str) -> None:
@@ -124,7 +134,8 @@ def test_a_trace_that_cannot_be_used_is_refused_by_its_row(lines: list[str], why
 
 
 @pytest.mark.parametrize(
-    "lines", [[], ["id\tlength", "a\t4"], ["duration_s", "-1"], ["duration_s", ""]]
+    "lines",
+    [[], ["id\tlength", "a\t4"], ["duration_s", "-1"], ["duration_s", ""], ["duration_s", "1e308"]],
 )
 def test_durations_that_cannot_be_used_are_refused(lines: list[str]) -> None:
     with pytest.raises(ValueError, match="duration_s"):

@@ -45,8 +45,13 @@ end
 local bounds = call('ZRANGE', HEADS, '0', '-1', 'WITHSCORES')
 for i = 1, #bounds, 2 do
   local bucket, since = tonumber(bounds[i]), tonumber(bounds[i + 1])
-  buckets[#buckets + 1] = bucket
-  arrival[bucket], rank[bucket] = since, rank_of(bucket, since)
+  if bucket and bucket >= 0 and bucket < #TABLE / 24 then
+    buckets[#buckets + 1] = bucket
+    arrival[bucket], rank[bucket] = since, rank_of(bucket, since)
+  else
+    -- no bucket: another version's or somebody's hand. Left in, it would end every claim to come.
+    call('ZREM', HEADS, bounds[i])
+  end
 end
 
 -- What is done to the sets is written at the end, once for all jobs taken: a call of Redis costs more
