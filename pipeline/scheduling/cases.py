@@ -185,6 +185,7 @@ def bulk(seed: int, asked: Asked) -> Case:
 
 def day(seed: int, asked: Asked) -> Case:
     """Calls at the loads of SPELLS, each times `load` if one is given."""
+    _not_chosen(asked.jobs, "a day has as many jobs as its loads make")
     rng = Random(seed)
     sample_s = workloads.calls_s(Random(0), 20_000)
     house, capacity = _calls_house(sample_s, asked)
@@ -201,11 +202,17 @@ def day(seed: int, asked: Asked) -> Case:
 
 def trace(seed: int, asked: Asked) -> Case:
     """Recorded arrivals, alike for every seed."""
+    _not_chosen(asked.jobs, "a trace has the jobs that were recorded")
     house = asked.house(32)
     lasts_s = (asked.trace[-1].at_ms - asked.trace[0].at_ms) / 1000
     rate = len(asked.trace) / lasts_s if lasts_s else 0.0
     capacity = full_speed(house) / workloads.mean_slot_s(asked.trace)
     return Case(asked.trace, house, rate, rate / capacity)
+
+
+def _not_chosen(jobs: int | None, why: str) -> None:
+    if jobs is not None:
+        raise ValueError(f"{why}, not {jobs}")
 
 
 def _check_jobs(number: float) -> None:

@@ -78,6 +78,7 @@ def test_file_level_lets_a_long_recording_keep_its_slot(typed: Typed) -> None:
         (("--trace", "/dev/zero"), "/dev/zero: more than 64 million characters"),
         (("bulk", "--rate", "1e6"), "more than 200,000"),
         (("day", "--load", "1e6"), "more than 200,000"),
+        (("day", "--jobs", "40"), "as many jobs as its loads make"),
         (("day", "--window-s", "1e-6"), "more than 200,000"),
         (("calls", "--rate", "1e-308"), "rate is 1e-06 to 1e+06, not 1e-308"),
         (("calls", "--window-s", "1e308"), "window_s is 1e-06 to 1e+06"),
