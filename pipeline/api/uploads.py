@@ -219,6 +219,7 @@ class _Request:
 def _refused(given: Any, error: BadRequest) -> AcceptedFile:
     """The line of what is no URL: shown as it came, cut short."""
     shown = given[:100] if isinstance(given, str) and "@" not in given else ""
+    shown = shown.replace("\0", "\ufffd")  # Postgres, which keeps the answer, takes no NUL
     return AcceptedFile(
         id=None, file_name=UNNAMED, source_url=shown, status="failed", error=_reason(error)
     )

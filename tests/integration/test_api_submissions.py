@@ -511,3 +511,11 @@ def test_the_history_of_the_policy_is_told_newest_first(api: TestClient) -> None
     assert api.get("/v1/policy/history", params={"limit": 1}).json()["changes"] == told[:1]
     assert api.get("/v1/policy").json() == told[0]
     assert_problem(api.get("/v1/policy/history?limit=0"), 400, "bad_request")
+
+
+def test_a_url_with_a_nul_is_refused_by_itself_also_under_a_key(api: TestClient) -> None:
+    sent = {"json": {"urls": ["a\0b"]}, "headers": {"Idempotency-Key": "nul"}}
+    first, again = api.post("/v1/jobs", **sent), api.post("/v1/jobs", **sent)
+    assert first.status_code == again.status_code == 202
+    assert first.json() == again.json()
+    assert first.json()["jobs"][0]["source_url"] == "a\ufffdb"
