@@ -39,7 +39,7 @@ from bench.foretold import Job, Run, Took, passed, summary, told
 from bench.pipeline import foreign_load
 from bench.sets import Recording, make_set, surveyed
 from pipeline.engine import Prepared, SpeechEngine
-from pipeline.steps.transcribe import hear
+from pipeline.steps.hear import hear
 from pipeline.weights import find_model
 from workers.vllm_engine import VllmEngine
 
@@ -154,9 +154,9 @@ async def _hear(
     async def one_by_one() -> None:
         for n, index in left:
             began_s = time.monotonic()
-            heard = await hear(engine, ready[n][index])
+            speech_s = jobs[n].plan.windows[index].speech_s
+            heard = await hear(engine, ready[n][index], speech_s)
             ended_s = time.monotonic()
-            speech_s = sum(piece.length_s for piece in jobs[n].plan.windows[index].pieces)
             run.took.append(Took(n, index, speech_s, heard, began_s, ended_s))
 
     with foreign_load([os.getpid()]) as others:

@@ -18,6 +18,8 @@ class Utterance:
     start_s: float
     end_s: float
     text: str
+    mean_logprob: float | None = None
+    """Of its own tokens, natural logarithm; None when the engine does not tell."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,12 @@ class Heard:
     busy_s: float
     """Engine seconds this window took: at each moment those in service share the engine evenly, so
     over all windows they add up to the time it was busy. Never the time that passed."""
+    no_speech_prob: float | None = None
+    """Probability the model gives to nobody speaking, 0..1, at its first token; None: not asked."""
+    temperature: float = 0.0
+    """At which these words were decoded."""
+    doubt: str | None = None
+    """Why these words may not have been said (see `transcript/doubts.py`); None: no doubt."""
 
     @property
     def text(self) -> str:
@@ -58,14 +66,27 @@ class Prepared:
     pcm: bytes
     length_s: float
     language: str
+    task: str = "transcribe"
+    vocabulary: str = ""
     features: Any = None
     """What the engine computed of it; the engine's own affair."""
+
+
+@dataclass(frozen=True)
+class FirstToken:
+    """What a model thinks of a window before its first word."""
+
+    language: str
+    language_prob: float
+    """Among all languages, 0..1."""
+    no_speech_prob: float
+    """Probability that nobody speaks, 0..1."""
 
 
 class SpeechEngine(Protocol):
     """Turns windows of speech into words.
 
-    All coroutines run on one event loop. Up to `slots` calls of `transcribe` and `detect_language`
+    All coroutines run on one event loop. Up to `slots` calls of `transcribe` and `first_token`
     are in flight at once; more are the caller's mistake and only wait inside. `prepare` takes no
     slot: called ahead of time it keeps a slot from waiting for it.
     """
@@ -79,11 +100,14 @@ class SpeechEngine(Protocol):
         """Load weights and warm up; may take minutes. Raises `EngineDead` when it cannot."""
         ...
 
-    async def prepare(self, pcm: bytes, *, language: str, task: str = "transcribe") -> Prepared:
+    async def prepare(
+        self, pcm: bytes, *, language: str, task: str = "transcribe", vocabulary: str = ""
+    ) -> Prepared:
         """Make one window ready: `pcm` is mono s16le at 16 kHz, at most 30 s.
 
-        `language` is an ISO 639-1 code, the one that is spoken; `task` one of `job.TASKS`. Raises
-        `LanguageUnknown` when the model knows no such language, else as `transcribe`.
+        `language` is an ISO 639-1 code, the one that is spoken; `task` one of `job.TASKS`;
+        `vocabulary` names and terms likely to be said, of which the model takes as much as fits.
+        Raises `LanguageUnknown` when the model knows no such language, else as `transcribe`.
         """
         ...
 
@@ -95,11 +119,11 @@ class SpeechEngine(Protocol):
         """
         ...
 
-    async def detect_language(self, pcm: bytes) -> tuple[str, float]:
-        """The language spoken in a window, and its probability among all languages, 0..1.
+    async def first_token(self, pcm: bytes) -> FirstToken:
+        """Which language is spoken in a window, and whether anybody speaks at all.
 
-        A model that hears one language answers at once. It is in service like a window, and its
-        share of the engine's time is charged to no window. Raises as `transcribe`.
+        It is in service like a window, and its share of the engine's time is charged to no window.
+        Raises as `transcribe`.
         """
         ...
 

@@ -79,11 +79,19 @@ class Window:
     """Where its samples begin in the packed artefact."""
     sample_count: int
     pieces: tuple[Piece, ...]
+    overlap_s: float = 0.0
+    """Seconds at its start that the window before it on its channel holds too: the cut fell where
+    nobody pauses, so both hear the words at it and the text is stitched."""
 
     @property
     def length_s(self) -> float:
         """Seconds the engine will hear, gaps between pieces included."""
         return self.sample_count / SAMPLE_RATE_HZ
+
+    @property
+    def speech_s(self) -> float:
+        """Seconds of speech in it: its pieces, without the gaps between them."""
+        return sum(piece.length_s for piece in self.pieces)
 
     def true_time_s(self, at_s: float) -> float:
         """Map a time inside the window (seconds) to the recording's own time (seconds).
@@ -107,14 +115,16 @@ class Plan:
     """What survey found: the exact length, the channels worth hearing, the windows."""
 
     duration_s: float
-    """Decoded length; exact."""
+    """Length as it plays: what was decoded, and the silence its timestamps leave; exact."""
     speech_s: float
-    """Speech over all channels kept; what the engine will be asked to hear."""
+    """Speech over all channels kept, each second once; what the engine will be asked to hear."""
     channels: tuple[str, ...]
-    """A label for each channel kept, by channel number: "mono", "left", "right"."""
+    """A label for each channel kept, by channel number: "mono", "left", "right", "channel 3"."""
     channel_reason: str
     """Why these channels, in words a person understands."""
     windows: tuple[Window, ...]
+    silence_filled_s: float = 0.0
+    """Of `duration_s`, silence put in where packets are missing or the sound starts late."""
 
     @property
     def plan_hash(self) -> str:
@@ -160,6 +170,34 @@ class Segment:
     text: str
     confidence: float | None
     """Mean probability of a token, 0..1; None when the engine does not tell."""
+    doubt: str | None = None
+    """Why these words may not have been said, in words a person understands; None: no doubt."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A channel that was heard."""
+
+    label: str
+    """As in `Plan.channels`."""
+    speaker: str | None
+    """Whose side it is; None where the words of several people are on it."""
+    language: str
+    """Code of the language heard on it."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """One recording measured three ways, seconds: where they part, sound or words are missing."""
+
+    probed_s: float | None
+    """Before it was decoded; None when nobody noted it."""
+    decoded_s: float
+    """As it plays; exact."""
+    speech_s: float
+    """Speech found, over all channels heard."""
+    transcribed_s: float
+    """Speech the engine heard to its end and wrote words for that nobody doubts."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +210,14 @@ class Transcript:
     duration_s: float
     segments: tuple[Segment, ...]
     no_speech: bool = False
+    channels: tuple[Channel, ...] = ()
+    """By channel number, as segments name them."""
+    channel_reason: str = ""
+    """Why these channels, in words a person understands."""
+    speakers_separated: bool = False
+    """Whether segments tell one side from the other. Never on one channel: the words of two people
+    on it are in order of time, and who said which is not told."""
+    lengths: Lengths | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     """model, weights_hash, engine, dtype, plan_hash, options."""
 

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from typing import Any
 
-from pipeline.engine import Heard, Prepared, Utterance
+from pipeline.engine import FirstToken, Heard, Prepared, Utterance
 from pipeline.errors import EngineDead, WindowRefused
 from workers.in_flight import InFlight, window_length_s
 
@@ -56,12 +56,14 @@ class EchoEngine:
         self._answering = asyncio.Event()
         self._answering.set()
 
-    async def prepare(self, pcm: bytes, *, language: str, task: str = "transcribe") -> Prepared:
+    async def prepare(
+        self, pcm: bytes, *, language: str, task: str = "transcribe", vocabulary: str = ""
+    ) -> Prepared:
         """See `SpeechEngine`. Takes no time."""
         length_s = window_length_s(pcm)
         if self._windows is None:
             raise EngineDead("The engine was not started.")
-        return Prepared(pcm, length_s, language)
+        return Prepared(pcm, length_s, language, task, vocabulary)
 
     async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
         """See `SpeechEngine`. The text tells the window's length and the hash of its samples."""
@@ -82,10 +84,10 @@ class EchoEngine:
             busy_s=busy_s,
         )
 
-    async def detect_language(self, pcm: bytes) -> tuple[str, float]:
-        """See `SpeechEngine`. Everybody speaks English, and no time passes."""
+    async def first_token(self, pcm: bytes) -> FirstToken:
+        """See `SpeechEngine`. Everybody speaks, and English; no time passes."""
         await self.prepare(pcm, language="en")
-        return "en", 1.0
+        return FirstToken("en", 1.0, 0.0)
 
     async def _serve(self, windows: InFlight, length_s: float) -> float:
         """Take the time, once a slot is free; returns the window's share of the engine's."""

@@ -20,10 +20,10 @@ from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.scheduling.work import predicted_work_s
 from pipeline.steps.deliver import deliver
+from pipeline.steps.hear import hear
 from pipeline.steps.transcribe import (
     OpenJob,
     detect_language,
-    hear,
     keep_language,
     open_job,
     read_window,
@@ -113,7 +113,9 @@ class TranscribeWork:
         pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, window)
         if opened.language is None:
             return pcm
-        return await self._engine.prepare(pcm, language=opened.language, task=opened.task)
+        return await self._engine.prepare(
+            pcm, language=opened.language, task=opened.task, vocabulary=opened.vocabulary
+        )
 
     async def run(self, opened: OpenJob, unit: int) -> None:
         """Hear one window, or the language; what was heard is saved beside."""
@@ -125,7 +127,8 @@ class TranscribeWork:
             if unit == LANGUAGE:
                 language = await detect_language(self._engine, ready, opened)
             else:
-                opened.heard[unit] = await hear(self._engine, ready)
+                speech_s = opened.plan.windows[unit].speech_s
+                opened.heard[unit] = await hear(self._engine, ready, speech_s)
         log().debug(
             "window_heard",
             job_id=opened.ticket.job_id,

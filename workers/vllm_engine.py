@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import numpy as np
 
-from pipeline.engine import Heard, Prepared
+from pipeline.engine import FirstToken, Heard, Prepared
 from pipeline.errors import BadRequest, EngineDead, WindowRefused
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.weights import weights_hash
@@ -181,13 +181,16 @@ class VllmEngine:
         silence = bytes(2 * SAMPLE_RATE_HZ)
         await self.transcribe(await self.prepare(silence, language=language))
 
-    async def prepare(self, pcm: bytes, *, language: str, task: str = "transcribe") -> Prepared:
+    async def prepare(
+        self, pcm: bytes, *, language: str, task: str = "transcribe", vocabulary: str = ""
+    ) -> Prepared:
         """See `SpeechEngine`. What takes time is the mel spectrogram, in vLLM's own thread."""
         length_s = window_length_s(pcm)
         if self._windows is None or self._tokens is None:
             raise EngineDead("The engine was not started.")
         prompt = self._tokens.prompt(language, task)
-        return Prepared(pcm, length_s, language, await self._render(pcm, prompt))
+        features = await self._render(pcm, prompt)
+        return Prepared(pcm, length_s, language, task, vocabulary, features)
 
     async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
         """See `SpeechEngine`."""
@@ -212,13 +215,13 @@ class VllmEngine:
             busy_s=share.busy_s,
         )
 
-    async def detect_language(self, pcm: bytes) -> tuple[str, float]:
+    async def first_token(self, pcm: bytes) -> FirstToken:
         """See `SpeechEngine`. One token on the window: an encoder pass and a step."""
         window_length_s(pcm)
         if self._windows is None or self._tokens is None:
             raise EngineDead("The engine was not started.")
         if not self._tokens.languages:
-            return "en", 1.0
+            return FirstToken("en", 1.0, 0.0)
         request = await self._render(pcm, [self._tokens.start])
         with self._windows.shares.one_more():  # charged for itself, not to the windows beside it
             said = await self._windows.run(self._ask(request, detection_params(self._tokens)))
@@ -227,7 +230,7 @@ class VllmEngine:
         if not math.isfinite(likely.get(token, math.nan)):
             self._die_of_poison()
         share = share_of(token, likely, self._tokens.languages.values())
-        return self._tokens.language_of(token), share
+        return FirstToken(self._tokens.language_of(token), share, 0.0)
 
     async def _render(self, pcm: bytes, prompt: list[int]) -> Any:
         """The window and the decoder's first tokens as vLLM takes them."""

@@ -202,6 +202,30 @@ class SegmentBody(BaseModel):
         description="Mean probability of a token, 0..1; null when the engine does not tell",
         examples=[0.93],
     )
+    doubt: str | None = Field(
+        None, description="Why these words may not have been said; null: no doubt", examples=[None]
+    )
+
+
+class ChannelBody(BaseModel):
+    """A channel that was heard."""
+
+    label: str = Field(description="mono, left, right, or channel 3", examples=["left"])
+    speaker: str | None = Field(
+        description="Whose side it is; null where several people are on it", examples=["agent"]
+    )
+    language: str = Field(description="Code of the language heard on it", examples=["en"])
+
+
+class LengthsBody(BaseModel):
+    """One recording measured three ways, seconds: where they part, something is missing."""
+
+    probed_s: float | None = Field(description="Before it was decoded", examples=[214.5])
+    decoded_s: float = Field(description="As it plays", examples=[214.6])
+    speech_s: float = Field(description="Speech found, over all channels", examples=[150.2])
+    transcribed_s: float = Field(
+        description="Speech with words that nobody doubts", examples=[150.2]
+    )
 
 
 class TranscriptBody(BaseModel):
@@ -213,6 +237,16 @@ class TranscriptBody(BaseModel):
     duration_s: float = Field(examples=[214.6])
     segments: list[SegmentBody]
     no_speech: bool = Field(description="True: nobody spoke", examples=[False])
+    channels: list[ChannelBody] = Field([], description="As segments number them, from 0")
+    channel_reason: str = Field(
+        "",
+        description="Why these channels, in words",
+        examples=["each channel carries its own sound"],
+    )
+    speakers_separated: bool = Field(
+        False, description="Whether segments tell one side from the other", examples=[True]
+    )
+    lengths: LengthsBody | None = None
     provenance: dict[str, Any] = Field(
         description="model, weights_hash, engine, dtype, plan_hash, options",
         examples=[{"model": "tiny.en", "engine": "vllm", "options": {}}],

@@ -28,7 +28,9 @@ BENCHES = {
     "pipeline": "The whole line against vLLM's bare engine on the same windows.",
     "policies": "Orders of work against each other, simulated or on real parts.",
     "predict": "How well vLLM's work is foretold, alone and in a full batch.",
+    "probe": "Lengths found against true ones: which files are right, refused, and how fast.",
     "queue": "What the queue costs the Redis server, in time and memory.",
+    "text": "Words heard against true ones, and against the same weights by hand.",
 }
 """By module of `bench/`: what it measures."""
 

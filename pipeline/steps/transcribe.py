@@ -8,12 +8,12 @@ first, once a recording, on the window with most speech.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine
 
-from pipeline.engine import Heard, Prepared, SpeechEngine
+from pipeline.engine import Heard, SpeechEngine
 from pipeline.errors import RecordingMissing
 from pipeline.intake.storage import Storage
 from pipeline.job import AUTO, Ticket
@@ -23,9 +23,6 @@ from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import partials
 from pipeline.store.partials import HeardWindow
 from pipeline.store.session import transaction
-
-RETRY_TEMPERATURES = (0.4, 0.8)
-"""Tried in turn when a window loops or runs out of room: greedy decoding is stuck, so sample."""
 
 
 @dataclass(eq=False)
@@ -46,9 +43,14 @@ class OpenJob:
         return str(self.ticket.options.get("task", "transcribe"))
 
     @property
+    def vocabulary(self) -> str:
+        """Names and terms likely to be said, as told; empty: none."""
+        return str(self.ticket.options.get("vocabulary", ""))
+
+    @property
     def richest(self) -> Window:
         """The window with most speech: the one to hear a language out of."""
-        return max(self.plan.windows, key=lambda w: sum(piece.length_s for piece in w.pieces))
+        return max(self.plan.windows, key=lambda window: window.speech_s)
 
     @property
     def remaining(self) -> list[Window]:
@@ -98,9 +100,10 @@ def read_window(storage: Storage, job: OpenJob, window: Window) -> bytes:
 
 async def detect_language(engine: SpeechEngine, pcm: bytes, job: OpenJob) -> str:
     """Hear the job's language out of one window. Raises what the engine raises."""
-    language, share = await engine.detect_language(pcm)
-    log().info("language", job_id=job.ticket.job_id, language=language, share=round(share, 3))
-    return language
+    first = await engine.first_token(pcm)
+    share = round(first.language_prob, 3)
+    log().info("language", job_id=job.ticket.job_id, language=first.language, share=share)
+    return first.language
 
 
 def keep_language(store: Engine, job: OpenJob, language: str) -> None:
@@ -108,23 +111,6 @@ def keep_language(store: Engine, job: OpenJob, language: str) -> None:
     with transaction(store) as c:
         partials.keep_language(c, job.ticket, language)
     job.language = language
-
-
-async def hear(engine: SpeechEngine, window: Prepared) -> Heard:
-    """One window through the engine, again at a higher temperature when it got stuck.
-
-    Of stuck answers the one with the most likely tokens is kept, with the time and the tokens of
-    all of them: that is what the window cost. Raises what the engine raises.
-    """
-    answer = await engine.transcribe(window)
-    busy_s, tokens = answer.busy_s, answer.tokens
-    for temperature in RETRY_TEMPERATURES:
-        if answer.finish == "stop":
-            break
-        again = await engine.transcribe(window, temperature=temperature)
-        busy_s, tokens = busy_s + again.busy_s, tokens + again.tokens
-        answer = max((answer, again), key=_trust)
-    return replace(answer, busy_s=busy_s, tokens=tokens)
 
 
 def save(store: Engine, windows: Sequence[tuple[OpenJob, int]]) -> set[str]:
@@ -135,7 +121,3 @@ def save(store: Engine, windows: Sequence[tuple[OpenJob, int]]) -> set[str]:
     rows = [HeardWindow(job.ticket, at, job.heard[at].to_json()) for job, at in windows]
     with transaction(store) as c:
         return partials.save_windows(c, rows)
-
-
-def _trust(heard: Heard) -> tuple[bool, float]:
-    return heard.finish == "stop", heard.mean_logprob if heard.mean_logprob is not None else -9.0

@@ -36,6 +36,8 @@ _waiting = ", ".join(f"'{stage.waiting.value}'" for stage in STAGES)
 WISHING = f"state IN ({_waiting}) AND (deadline IS NOT NULL OR wait_budget_s IS NOT NULL)"
 """Waiting jobs that can be late, in the words of their index: a query must say it alike."""
 _now = func.clock_timestamp()
+CALL_ID = text("(metadata ->> 'call_id')")
+"""What joins the recordings of one call's sides, in the words of its index."""
 
 jobs = Table(
     "jobs",
@@ -66,12 +68,15 @@ jobs = Table(
     Column("channels", SmallInteger),
     Column("probed_s", Double, comment="length as probed, kept beside the decoded one"),
     Column("probed_source", Text),
+    Column("probe_reason", Text, comment="why a cheaper source was not believed"),
     Column("speech_s", Double),
+    Column("transcribed_s", Double, comment="speech with words that nobody doubts"),
     Column("plan_hash", Text),
     Column("windows_total", Integer),
     Column("windows_done", Integer, nullable=False, server_default="0"),
     Column("model", Text),
     Column("detected_language", Text, comment="heard out, when none was asked for"),
+    Column("channel_languages", JSONB, comment="heard out, by channel of the plan"),
     Column("source_url", Text, comment="where to fetch it; null: it was uploaded"),
     Column("duration_hint_s", Double, comment="length as the sender says, not trusted"),
     Column("deadline", DateTime(timezone=True), comment="wanted by then"),
@@ -90,6 +95,7 @@ jobs = Table(
     Index("jobs_state", "state", "id"),
     Index("jobs_live", "id", postgresql_where=text(f"state IN ({_live})")),
     Index("jobs_outbox", "id", postgresql_where=text("index_pending")),
+    Index("jobs_call", CALL_ID, postgresql_where=text("metadata ->> 'call_id' IS NOT NULL")),
     Index("jobs_wishing", "id", postgresql_where=text(WISHING)),
     Index(
         "jobs_ended",

@@ -20,7 +20,7 @@ def merge(
     """
     names = _names(plan, speakers)
     segments = [
-        _segment(window, names[window.channel], said, heard[window.index].mean_logprob)
+        _segment(window, names[window.channel], said, heard[window.index])
         for window in plan.windows
         if window.index in heard
         for utterance in heard[window.index].utterances
@@ -37,11 +37,10 @@ def _names(plan: Plan, speakers: Sequence[str] | None) -> list[str | None]:
     return [given.get(side, side if sided else None) for side in plan.channels]
 
 
-def _segment(
-    window: Window, speaker: str | None, said: Utterance, mean_logprob: float | None
-) -> Segment:
+def _segment(window: Window, speaker: str | None, said: Utterance, heard: Heard) -> Segment:
     start_s = window.true_time_s(said.start_s)
-    confidence = None if mean_logprob is None else math.exp(min(0.0, mean_logprob))
+    logprob = said.mean_logprob if said.mean_logprob is not None else heard.mean_logprob
+    confidence = None if logprob is None else math.exp(min(0.0, logprob))
     return Segment(
         start_s=round(start_s, 3),
         end_s=round(max(start_s, window.true_time_s(said.end_s)), 3),
@@ -49,4 +48,5 @@ def _segment(
         speaker=speaker,
         text=" ".join(said.text.split()),
         confidence=None if confidence is None else round(confidence, 4),
+        doubt=heard.doubt,
     )

@@ -139,9 +139,9 @@ def test_a_window_made_ready_once_can_be_heard_again(subject: Subject) -> None:
 
 
 def test_a_model_of_one_language_needs_no_window_to_name_it(subject: Subject) -> None:
-    assert subject.run(subject.engine.detect_language(noise(1))) == ("en", 1.0)
+    assert subject.run(subject.engine.first_token(noise(1))).language == "en"
     with pytest.raises(WindowRefused):
-        subject.run(subject.engine.detect_language(b""))
+        subject.run(subject.engine.first_token(b""))
 
 
 def test_the_same_window_gives_the_same_words(subject: Subject) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from pipeline.engine import Prepared
+from pipeline.engine import FirstToken, Prepared
 from pipeline.errors import LanguageUnknown
 from pipeline.job import AUTO, TRANSCRIBE, JobView, State
 from pipeline.parts import Parts
@@ -28,13 +28,15 @@ class Polyglot(EchoEngine):
         self.asked: list[str] = []
         self.detected: list[bytes] = []
 
-    async def detect_language(self, pcm: bytes) -> tuple[str, float]:
+    async def first_token(self, pcm: bytes) -> FirstToken:
         self.asked.append("which language?")
         self.detected.append(pcm)
         await asyncio.sleep(0.05)
-        return "de", 0.8
+        return FirstToken("de", 0.8, 0.0)
 
-    async def prepare(self, pcm: bytes, *, language: str, task: str = "transcribe") -> Prepared:
+    async def prepare(
+        self, pcm: bytes, *, language: str, task: str = "transcribe", vocabulary: str = ""
+    ) -> Prepared:
         if language not in ("en", "de"):
             raise LanguageUnknown(f"This model does not know the language {language!r}.")
         self.asked.append(f"{task} {language}")

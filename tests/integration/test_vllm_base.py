@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engine import Heard
+from pipeline.engine import FirstToken, Heard
 from pipeline.errors import LanguageUnknown
 from pipeline.weights import find_model
 from tests.speech_windows import hear, speech_windows
@@ -25,7 +25,7 @@ GARDEN = "the garden behind the hotel is closed during the winter"
 class Answers:
     """What the engine said of each recording."""
 
-    languages: dict[str, tuple[str, float]]
+    languages: dict[str, FirstToken]
     garden: dict[str, Heard]
     """By task."""
     refused: str
@@ -44,7 +44,7 @@ async def _ask(home: Path) -> Answers:
     await engine.start()
     try:
         windows = speech_windows(FILES)
-        told = await asyncio.gather(*map(engine.detect_language, windows.values()))
+        told = await asyncio.gather(*map(engine.first_token, windows.values()))
         garden = windows["hotel.flac"]
         heard = {
             "transcribe": await hear(engine, garden),
@@ -60,8 +60,8 @@ async def _ask(home: Path) -> Answers:
 
 def test_english_is_heard_to_be_english(answers: Answers) -> None:
     assert len(answers.languages) == FILES
-    assert {language for language, _ in answers.languages.values()} == {"en"}
-    assert all(0.5 < probability <= 1 for _, probability in answers.languages.values())
+    assert {first.language for first in answers.languages.values()} == {"en"}
+    assert all(0.5 < first.language_prob <= 1 for first in answers.languages.values())
 
 
 def test_what_was_said_is_heard_and_translated_and_told_in_the_language_asked_for(

@@ -122,7 +122,8 @@ def test_any_text_makes_a_file_of_every_format(said: list[tuple[str, Any, Any]])
         file = known.write(body)
         file.encode("utf-8")
         assert file.endswith(("\n", "}")) or not file
-    assert json.loads(FORMATS["json"].write(body)) == {**body, "segments": [*body["segments"]]}
+    written = json.loads(FORMATS["json"].write(body))
+    assert written == {**body, "segments": [*body["segments"]], "channels": [*body["channels"]]}
     verbose = json.loads(FORMATS["verbose_json"].write(body))
     assert [s["text"] for s in verbose["segments"]] == [s["text"] for s in body["segments"]]
     assert to_openai_json(body) == {"text": body["text"]}

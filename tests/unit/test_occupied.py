@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.engine import Heard, Prepared
-from pipeline.steps.transcribe import RETRY_TEMPERATURES, hear
+from pipeline.steps.hear import RETRY_TEMPERATURES, hear
 from workers.echo_engine import EchoEngine
 from workers.occupied import Share, Shares
 
@@ -96,7 +96,7 @@ class Looping(EchoEngine):
 
 
 def test_a_window_heard_again_costs_what_all_its_tries_cost() -> None:
-    heard = asyncio.run(hear(Looping(), Prepared(b"", 1.0, "en")))
+    heard = asyncio.run(hear(Looping(), Prepared(b"", 1.0, "en"), 1.0))
     assert heard.finish == "stop"
     assert heard.tokens == 30
     assert heard.busy_s == pytest.approx(2.0 + 2.4 + 2.8)
