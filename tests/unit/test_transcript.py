@@ -115,7 +115,11 @@ def test_what_was_heard_reads_back_from_json() -> None:
         (("mono",), None, [None]),
         (("right",), ["agent", "customer"], ["customer"]),  # the left one was silent
         (("right",), None, [None]),
-        (("channel 1", "channel 3"), ["agent", "customer"], ["channel 1", "channel 3"]),
+        (("channel 1", "channel 3"), None, ["channel 1", "channel 3"]),
+        (("channel 1", "channel 3"), ["agent", "customer"], ["agent", "channel 3"]),
+        (("channel 1", "channel 3"), ["agent", "customer", "boss"], ["agent", "boss"]),
+        (("channel 8",), list("abcdefgh"), ["h"]),  # the others were silent
+        (("left", "right"), ["agent", "customer", "boss"], ["agent", "customer"]),
     ],
 )
 def test_sides_are_named_as_the_sender_named_them(
