@@ -280,7 +280,7 @@ def test_a_job_reads_exactly_the_fields_of_the_contract(api: TestClient, parts: 
         *("id", "batch_id", "file_name", "status", "stage", "progress", "position", "eta_s"),
         "eta_p90_s",
         *("duration_s", "duration_source", "duration_exact", "channels", "language", "model"),
-        *("probed_s", "probed_source"),
+        *("probed_s", "probed_source", "transcribed_s"),
         *("attempts", "created_at", "started_at", "first_text_at", "completed_at", "wait_s"),
         *("run_s", "error", "degraded", "no_speech", "metadata", "task", "speakers"),
         *("language_detected", "source_url", "task_url", "deadline", "wait_budget_s"),
