@@ -17,7 +17,12 @@ OTHER_ID = "01977f6e-8a41-7e08-b6a2-0c9b7d31f5aa"
 
 def _mono(text: str, start_s: float) -> dict[str, Any]:
     """The example of a transcript with one thing said on one channel."""
-    said: dict[str, Any] = {"start_s": start_s, "end_s": start_s + 0.9, "channel": 0, "speaker": None}
+    said: dict[str, Any] = {
+        "start_s": start_s,
+        "end_s": start_s + 0.9,
+        "channel": 0,
+        "speaker": None,
+    }
     said |= {"text": text, "confidence": 0.93, "doubt": None}
     channel = {"label": "mono", "speaker": None, "language": "en"}
     return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,11 +62,13 @@ def read_place(metadata: Mapping[str, Any], file_name: str = "") -> Place | None
     >>> read_place({"call_id": "7", "leg_offset_s": "1.5"}, "agent.wav")
     Place(call_id='7', label='agent', offset_s=1.5, named=False)
     """
-    if "call_id" not in metadata:
+    call_id, label = metadata.get("call_id"), metadata.get("leg")
+    if call_id is None:
         return None
-    call_id, label = metadata["call_id"], metadata.get("leg")
     if not isinstance(call_id, str) or not 1 <= len(call_id) <= CALL_ID_LIMIT:
         raise BadRequest(f"call_id is a text of 1 to {CALL_ID_LIMIT} characters.")
+    if call_id in (".", ".."):
+        raise BadRequest(f"A call_id cannot be {call_id}: no address could name it.")
     if label is not None and not _is_label(label):
         raise BadRequest(
             f"leg is a text of 1 to {LABEL_LIMIT} characters without control characters."
@@ -91,7 +94,9 @@ def _is_label(given: Any) -> bool:
 
 def _stem(file_name: str) -> str:
     name = re.split(r"[/\\]", file_name)[-1]
-    return fold(name.rpartition(".")[0] or name)[:LABEL_LIMIT].strip() or UNNAMED
+    # nothing that turns the direction of what follows, or cannot be seen
+    shown = "".join(x for x in name.rpartition(".")[0] or name if unicodedata.category(x) != "Cf")
+    return fold(shown)[:LABEL_LIMIT].strip() or UNNAMED
 
 
 def _offset_s(given: Any) -> float:
