@@ -57,9 +57,11 @@ def read_call(parts: GivenParts, call_id: GivenCallId) -> Call:
 
 
 def _heard(parts: Parts, found: list[Recording]) -> dict[str, dict[str, Any]]:
-    """By job what is heard of it; jobs of which nothing is are left out."""
+    """By job what is heard of those that count; jobs of which nothing is are left out."""
     heard = {}
     for one in found:
+        if one.replaced_by is not None:
+            continue
         try:
             heard[one.view.id] = so_far(parts.store, one.view.id)
         except (TranscriptNotReady, NoSuchJob):
