@@ -7,21 +7,27 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
+from pipeline.intake.prober import Prober
+from pipeline.job import SURVEY
 from pipeline.parts import Parts
 from pipeline.recording import Channel, Lengths, Segment, Transcript
 from pipeline.steps.cancel import cancel
 from pipeline.steps.erase import erase
 from pipeline.steps.join import LEGS
+from pipeline.steps.probe import probe
 from pipeline.store import jobs
 from pipeline.store.session import transaction
 from tests import driven
 from tests.api_door import api, assert_problem, open_api, send, served
 from tests.integration.conftest import Run, alone, api_port, run
 from tests.lines import pulling, surveyed_job
+from tests.sounds import sides, silence, voice, wav
+from workers.survey import SurveyWork
 
 __all__ = ["alone", "api", "api_port", "open_api", "run", "served"]
 
@@ -81,6 +87,43 @@ def test_two_recordings_of_one_call_read_as_one_transcript_in_every_format(
     assert (verbose["duration"], verbose["segments"][1]["speaker"]) == (21.5, "customer")
     kept = api.get("/v1/calls/2026/17/transcript", params={"format": "srt", "download": "1"})
     assert kept.headers["content-disposition"].startswith('attachment; filename="17.srt"')
+
+
+def test_times_of_two_files_are_those_of_the_same_call_in_one_file(
+    api: TestClient, parts: Parts
+) -> None:
+    # Given a call of two sides, in one file, and in a file a side of which one begins 2 s later
+    left = np.concatenate([silence(1), voice(3), silence(6), voice(2, seed=3), silence(1)])
+    right = np.concatenate([silence(5), voice(3, pitch_hz=200, seed=2), silence(5)])
+    whole = send(api, ("both.wav", wav(sides(left, right), channels=2))).json()["jobs"][0]["id"]
+    legs = []
+    for name, sound, offset_s in (("right", right[2 * 16_000 :], 2), ("left", left, 0)):
+        said = json.dumps({"call_id": "7", "leg": name, "leg_offset_s": offset_s})
+        answer = send(api, (f"{name}.wav", wav(sound)), metadata=said)
+        legs.append(answer.json()["jobs"][0]["id"])
+    # When all three went the whole way
+    sandbox = Prober(max_duration_s=60)
+    for job_id in (whole, *legs):
+        probe(parts.store, parts.storage, sandbox, parts.queues[SURVEY.name], job_id, "en")
+    sandbox.close()
+    with pulling(parts, work=SurveyWork(parts), name="s@here"), pulling(parts):
+        for job_id in (whole, *legs):
+            assert api.get(f"/v1/jobs/{job_id}?wait=30").json()["status"] == "completed"
+    # Then both say the same of who speaks when
+    one = api.get(f"/v1/jobs/{whole}/transcript").json()
+    two = api.get("/v1/calls/7/transcript").json()
+    assert one["speakers_separated"]
+    assert two["speakers_separated"]
+    assert [said["speaker"] for said in two["segments"]] == [
+        said["speaker"] for said in one["segments"]
+    ]
+    assert len(one["segments"]) >= 2
+    for ours, theirs in zip(two["segments"], one["segments"], strict=True):
+        assert ours["start_s"] == pytest.approx(theirs["start_s"], abs=0.1)
+        assert ours["end_s"] == pytest.approx(theirs["end_s"], abs=0.1)
+    assert two["duration_s"] == pytest.approx(13.0, abs=0.01)
+    assert two["lengths"]["decoded_s"] == pytest.approx(24.0, abs=0.01)
+    assert two["lengths"]["transcribed_s"] == pytest.approx(two["lengths"]["speech_s"], abs=0.01)
 
 
 def test_each_leg_is_a_job_and_a_transcript_of_its_own(api: TestClient, parts: Parts) -> None:
