@@ -71,7 +71,7 @@ TASKS = ("transcribe", "translate")
 """What may be asked of a recording: its words as they were said, or in English."""
 
 AUTO = "auto"
-"""As a language: hear it out, once a recording."""
+"""As a language: hear it out, once a channel."""
 
 
 def public_status(state: State) -> str:

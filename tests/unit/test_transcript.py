@@ -106,6 +106,15 @@ def test_what_was_heard_reads_back_from_json() -> None:
     assert Heard.from_json(written.to_json()) == written
 
 
+@given(st.permutations(range(3)))
+def test_the_order_in_which_windows_were_heard_is_nothing(order: list[int]) -> None:
+    windows = [AGENT, CUSTOMER, window(2, 0, (0.0, 40.0, 5.0))]
+    texts = {0: AGENT_TEXT, 1: CUSTOMER_TEXT, 2: "And good bye. Yes."}
+    said = {n: heard((0.0, windows[n].length_s, texts[n])) for n in range(3)}
+    call = plan(*windows, channels=("left", "right"))
+    assert merge(call, {n: said[n] for n in order}) == merge(call, said)
+
+
 @pytest.mark.parametrize(
     ("channels", "speakers", "named"),
     [
