@@ -25,7 +25,8 @@ def windows_to_ask(plan: Plan) -> dict[int, Window]:
     of. Channels with less than `ENOUGH_S` of speech are left out, but never the one with most.
     """
     said_s = speech_by_channel(plan)
-    fullest = max(range(len(said_s)), key=said_s.__getitem__)
+    heard = sorted({window.channel for window in plan.windows})
+    fullest = max(heard, key=said_s.__getitem__, default=None)
     asked: dict[int, Window] = {}
     for window in plan.windows:
         channel = window.channel

@@ -216,6 +216,24 @@ def test_a_translation_is_asked_for_in_every_window_and_told_in_the_transcript(
     assert transcript["language"] == "de"  # the one that was spoken
 
 
+def test_names_likely_to_be_said_reach_the_engine_with_every_window(parts: Parts) -> None:
+    given: list[str] = []
+
+    class Reading(EchoEngine):
+        async def prepare(
+            self, pcm: bytes, *, language: str, task: str = "transcribe", vocabulary: str = ""
+        ) -> Prepared:
+            given.append(vocabulary)
+            return await super().prepare(pcm, language=language, vocabulary=vocabulary)
+
+    named = waiting_job(parts, windows=2, options={"vocabulary": "Müller, Fairscribe"})
+    plain = waiting_job(parts)
+    with pulling(parts, Reading(slots=4, fixed_s=0.0)):
+        ended(parts, named)
+        ended(parts, plain)
+    assert sorted(given) == ["", *["Müller, Fairscribe"] * 2]
+
+
 def test_hearing_a_language_out_is_not_taken_for_the_speed_of_hearing_words(parts: Parts) -> None:
     job_id = waiting_job(parts, 4, CALL, language=AUTO)
     with transaction(parts.store) as c:

@@ -26,6 +26,8 @@ def plan(*windows: tuple[int, float], channels: int = 2, overlap_s: float = 0.0)
         pytest.param(
             [(0, 9.0), (0, 9.0)], {0: 0}, id="of equals the first; none on a side unheard"
         ),
+        pytest.param([(1, 0.0)], {1: 0}, id="a window that nobody measured"),
+        pytest.param([], {}, id="nobody where nobody speaks"),
         pytest.param([(0, 2.9), (1, 20.0)], {1: 1}, id="a few words are no ground for a guess"),
         pytest.param([(0, 2.0), (1, 2.5)], {1: 1}, id="but somebody has to be asked"),
         pytest.param(
