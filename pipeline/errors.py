@@ -25,6 +25,7 @@
      +- PartDown                   Postgres, Redis or storage does not answer
      +- NoSuchJob
      +- NoSuchBatch
+     +- NoSuchCall
      +- NoSuchModel
      +- NoSuchTrial
      +- TrialRunning               another trial of a policy has not ended
@@ -193,6 +194,12 @@ class NoSuchBatch(FairscribeError):
     """There is no batch with this id."""
 
     code = "no_such_batch"
+
+
+class NoSuchCall(FairscribeError):
+    """No recording names a call with this id."""
+
+    code = "no_such_call"
 
 
 class NoSuchModel(FairscribeError):

@@ -71,7 +71,7 @@ TASKS = ("transcribe", "translate")
 """What may be asked of a recording: its words as they were said, or in English."""
 
 AUTO = "auto"
-"""As a language: hear it out, once a recording."""
+"""As a language: hear it out, once a channel."""
 
 
 def public_status(state: State) -> str:
@@ -108,13 +108,17 @@ class Ticket:
     language: str | None
     """As asked for: a code, `AUTO`, or None for the installation's default."""
     detected_language: str | None
-    """Heard out by an earlier grant."""
+    """Heard out by an earlier grant: the one of most speech."""
     options: dict[str, Any]
-    """What else was asked: `task` (one of `TASKS`), `speakers` (labels of the left and the right
-    channel)."""
+    """What else was asked: `task` (one of `TASKS`), `speakers` (labels of the channels in order),
+    `vocabulary` (names and terms likely to be said)."""
     duration_s: float
     plan_hash: str | None
     model: str | None
+    channel_languages: list[str] | None = None
+    """Languages heard out by an earlier grant, by channel of its plan."""
+    probed_s: float | None = None
+    """Length before it was decoded."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +137,17 @@ class JobView:
     probed_s: float | None
     """Length the queue first went by; `duration_s` is the decoded one once it is known."""
     probed_source: str | None
+    transcribed_s: float | None
+    """Speech with words that nobody doubts; None until it is completed."""
     channels: int | None
     container: str | None
     codec: str | None
     language: str | None
     """As asked for."""
     detected_language: str | None
-    """Heard out, when none was asked for."""
+    """Heard out, when none was asked for: the one of most speech."""
+    channel_languages: list[str] | None
+    """The same by channel of its plan; None where it was not heard out by channel."""
     source_url: str | None
     """Where it is fetched from; None when it was uploaded."""
     options: dict[str, Any]

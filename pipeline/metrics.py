@@ -51,10 +51,28 @@ METRICS = (
         "Learned: tokens a second of speech decodes to",
         ("model", "language"),
     ),
-    Metric("length_jobs", "jobs", "Completed jobs the next three are over, at most"),
+    Metric("length_jobs", "jobs", "Completed jobs the lengths below are over, at most"),
     Metric("length_probed_ratio", "ratio", "Length as probed over length decoded", ("quantile",)),
     Metric("length_hint_ratio", "ratio", "Length as hinted over length decoded", ("quantile",)),
     Metric("length_speech_ratio", "ratio", "Speech found over length decoded", ("quantile",)),
+    Metric(
+        "length_transcribed_ratio",
+        "ratio",
+        "Speech with words nobody doubts over speech found",
+        ("quantile",),
+    ),
+    Metric(
+        "length_compared_jobs",
+        "jobs",
+        "Jobs whose lengths were compared, by what was probed and who said how long it is",
+        ("container", "source"),
+    ),
+    Metric(
+        "length_mismatch_jobs",
+        "jobs",
+        "Of those, jobs whose lengths differ by more than a tenth and more than 5 s",
+        ("length", "container", "source"),
+    ),
 )
 """In the order they are told; each name begins with `fairscribe_`."""
 

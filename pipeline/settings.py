@@ -107,7 +107,7 @@ class Settings(BaseModel):
     language: str = Field(
         "en",
         pattern="^(auto|[a-z]{2,3})$",
-        description="Language of a recording that names none; `auto`: heard out, once a recording "
+        description="Language of a recording that names none; `auto`: heard out, once a channel "
         "(unit: ISO 639-1 code)",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(

@@ -50,7 +50,7 @@ def served(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator
         yield url
 
 
-def send(api: TestClient, *files: tuple[str, bytes], **fields: str) -> httpx.Response:
+def send(api: httpx.Client, *files: tuple[str, bytes], **fields: str) -> httpx.Response:
     """POST these files."""
     return api.post("/v1/jobs", files=[("files", file) for file in files], data=fields)
 

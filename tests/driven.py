@@ -6,7 +6,7 @@ import uuid
 
 from pipeline.job import SURVEY, TRANSCRIBE, Ticket
 from pipeline.parts import Parts
-from pipeline.recording import Piece, Plan, Probe, Segment, Transcript, Window
+from pipeline.recording import Channel, Lengths, Piece, Plan, Probe, Segment, Transcript, Window
 from pipeline.steps.accept import Upload, accept
 from pipeline.store import jobs
 from pipeline.store.session import transaction
@@ -67,7 +67,18 @@ def completed(parts: Parts, job_id: str, ticket: Ticket | None = None) -> None:
         Segment(0.5, 1.5, 0, "left", "Grüße!", 0.9),
         Segment(1.5, 3.5, 1, "right", "Hello 🙂.", None),
     )
-    transcript = Transcript(job_id, "Grüße! Hello 🙂.", "en", 4.0, said, provenance={"model": "t"})
+    transcript = Transcript(
+        job_id,
+        "Grüße! Hello 🙂.",
+        "en",
+        4.0,
+        said,
+        channels=(Channel("left", "left", "en"), Channel("right", "right", "en")),
+        channel_reason=PLAN.channel_reason,
+        speakers_separated=True,
+        lengths=Lengths(4.0, 4.0, 3.0, 3.0),
+        provenance={"model": "t"},
+    )
     with transaction(parts.store) as c:
         assert jobs.keep_transcript(c, ticket, transcript)
 

@@ -28,16 +28,18 @@ from workers.puller import Puller
 from workers.transcribe import TranscribeWork
 
 
-def plan_of_windows(windows: int, window_s: float = 2.0) -> Plan:
-    """A mono plan of equal windows, back to back."""
+def plan_of_windows(
+    windows: int, window_s: float = 2.0, channels: tuple[str, ...] = ("mono",)
+) -> Plan:
+    """A plan of equal windows, back to back; its channels, one unless named, take turns."""
     count = int(window_s * SAMPLE_RATE_HZ)
     return Plan(
         duration_s=windows * window_s,
         speech_s=windows * window_s,
-        channels=("mono",),
-        channel_reason="one channel",
+        channels=channels,
+        channel_reason="one channel" if len(channels) == 1 else "each carries its own sound",
         windows=tuple(
-            Window(i, 0, i * count, count, (Piece(0.0, i * window_s, window_s),))
+            Window(i, i % len(channels), i * count, count, (Piece(0.0, i * window_s, window_s),))
             for i in range(windows)
         ),
     )
@@ -64,6 +66,7 @@ def surveyed_job(
     waited_s: float = 0.0,
     queue: bool = True,
     *,
+    channels: tuple[str, ...] = ("mono",),
     hollow: bool = False,
 ) -> str:
     """A job that waits for an engine, with its packed speech in storage.
@@ -71,7 +74,7 @@ def surveyed_job(
     `hollow`: a file of the right size that takes no room, for many long jobs.
     """
     job_id = received_job(parts)
-    plan = plan_of_windows(windows, window_s)
+    plan = plan_of_windows(windows, window_s, channels)
     probe = Probe(plan.duration_s, "header", False, "wav", "pcm_s16le", 8000, 1)
     key = f"packed/{job_id}-1"
     size_bytes = windows * int(window_s * SAMPLE_RATE_HZ) * 2

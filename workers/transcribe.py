@@ -24,10 +24,11 @@ from pipeline.steps.hear import hear
 from pipeline.steps.transcribe import (
     OpenJob,
     detect_language,
-    keep_language,
+    keep_languages,
     open_job,
     read_window,
 )
+from pipeline.transcript.spoken import windows_to_ask
 from workers.app import app
 from workers.engines import make_engine
 from workers.held import Work
@@ -39,13 +40,14 @@ AHEAD_SHARE = 0.5
 """Windows made ready beside those in flight, as a share of the slots: as many as come free at
 once when windows of one length that began together end together."""
 
-LANGUAGE = -1
-"""The unit that hears the language out; the windows come after it."""
+FIRST_LANGUAGE = -1
+"""The unit that hears the language of channel 0 out, -2 that of channel 1 and so on; the windows
+come after them."""
 
 
 class TranscribeWork:
-    """See `Work`. A job is as many units as it has windows, and one before them all where its
-    language has to be heard out.
+    """See `Work`. A job is as many units as it has windows, and before them all one for each
+    channel whose language has to be heard out.
     """
 
     stage = TRANSCRIBE
@@ -86,9 +88,9 @@ class TranscribeWork:
         return open_job(self._parts.store, ticket, self._parts.settings.language)
 
     def units(self, opened: OpenJob) -> list[int]:
-        """Windows nobody has heard yet; first of all their language."""
-        if opened.language is None and opened.remaining:
-            return [LANGUAGE]
+        """Windows nobody has heard yet; first of all their languages."""
+        if unasked := opened.unasked:
+            return [FIRST_LANGUAGE - channel for channel in unasked]
         return [window.index for window in opened.remaining]
 
     def bucket_left(self, opened: OpenJob) -> int:
@@ -109,23 +111,27 @@ class TranscribeWork:
             del self._ready[key]
 
     async def _get_ready(self, opened: OpenJob, unit: int) -> Any:
-        window = opened.richest if unit == LANGUAGE else opened.plan.windows[unit]
+        channel = FIRST_LANGUAGE - unit
+        asks = unit <= FIRST_LANGUAGE
+        window = windows_to_ask(opened.plan)[channel] if asks else opened.plan.windows[unit]
         pcm = await asyncio.to_thread(read_window, self._parts.storage, opened, window)
-        if opened.language is None:
+        if asks:
             return pcm
+        language = opened.language_on(window.channel)
+        assert language is not None  # windows come after their languages
         return await self._engine.prepare(
-            pcm, language=opened.language, task=opened.task, vocabulary=opened.vocabulary
+            pcm, language=language, task=opened.task, vocabulary=opened.vocabulary
         )
 
     async def run(self, opened: OpenJob, unit: int) -> None:
-        """Hear one window, or the language; what was heard is saved beside."""
+        """Hear one window, or a channel's language; what was heard is saved beside."""
         turn, given_s = next(self._turns), time.time()
         self.prepare(opened, unit)
         ready = await self._ready.pop((opened, unit))
         began_s = time.time()
         with self.occupied.one_more():
-            if unit == LANGUAGE:
-                language = await detect_language(self._engine, ready, opened)
+            if unit <= FIRST_LANGUAGE:
+                await detect_language(self._engine, ready, opened, FIRST_LANGUAGE - unit)
             else:
                 speech_s = opened.plan.windows[unit].speech_s
                 opened.heard[unit] = await hear(self._engine, ready, speech_s)
@@ -138,10 +144,10 @@ class TranscribeWork:
             began_s=began_s,
             ended_s=time.time(),
         )
-        if unit == LANGUAGE:
-            await asyncio.to_thread(keep_language, self._parts.store, opened, language)
-        else:
+        if unit > FIRST_LANGUAGE:
             self._saver.add(opened, unit)
+        elif not opened.unasked:  # the last channel that was asked
+            await asyncio.to_thread(keep_languages, self._parts.store, opened)
 
     async def settle(self, opened: OpenJob) -> None:
         """Save what is heard."""
@@ -155,9 +161,10 @@ class TranscribeWork:
 
     def unit_work(self, opened: OpenJob, unit: int) -> float:
         """Reference slot seconds of a window; hearing a language out is none of the forecast's."""
-        if unit == LANGUAGE:
+        if unit <= FIRST_LANGUAGE:
             return 0.0
-        return predicted_work_s(opened.plan.windows[unit].length_s, 1, opened.language)
+        window = opened.plan.windows[unit]
+        return predicted_work_s(window.length_s, 1, opened.language_on(window.channel))
 
     def finish(self, opened: OpenJob) -> str:
         """Merge and commit."""
@@ -169,6 +176,7 @@ class TranscribeWork:
             opened.artefact_key,
             opened.heard,
             self._engine.provenance(),
+            opened.spoken,
         )
         return f"{len(opened.plan.windows)} windows, {len(transcript.segments)} segments"
 

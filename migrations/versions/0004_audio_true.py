@@ -22,6 +22,7 @@ def upgrade() -> None:
         "jobs_call",
         "jobs",
         [CALL_ID],
+        postgresql_using="hash",  # a btree refuses rows with a long id, a hash takes any
         postgresql_where=sa.text("metadata ->> 'call_id' IS NOT NULL"),
     )
 

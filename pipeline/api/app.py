@@ -8,7 +8,18 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from pipeline.api import batches, health, line, measured, openai, order, status, trial, uploads
+from pipeline.api import (
+    batches,
+    calls,
+    health,
+    line,
+    measured,
+    openai,
+    order,
+    status,
+    trial,
+    uploads,
+)
 from pipeline.api.described import SERVERS, TAGS, describe, operation_id
 from pipeline.api.problems import answer_with_problems
 from pipeline.logs import configure
@@ -33,7 +44,7 @@ def create() -> FastAPI:
         servers=SERVERS,
         generate_unique_id_function=operation_id,
     )
-    for part in (uploads, status, batches, line, order, trial, openai, health, measured):
+    for part in (uploads, status, batches, calls, line, order, trial, openai, health, measured):
         app.include_router(part.router)
     answer_with_problems(app)
     describe(app)

@@ -97,15 +97,24 @@ class Job(BaseModel):
         description="Length before it was decoded: what the queue first went by", examples=[214.5]
     )
     probed_source: str | None = Field(description="Who said that", examples=["header"])
+    transcribed_s: float | None = Field(
+        description="Speech with words that nobody doubts; null until it is completed",
+        examples=[150.2],
+    )
     channels: int | None = Field(examples=[2])
     language: str | None = Field(
-        description="As detected, else as asked for; null: the default", examples=["en"]
+        description="As detected (of several the one of most speech), else as asked for; null: the "
+        "default",
+        examples=["en"],
     )
     language_detected: bool = Field(description="Whether it was heard out")
     task: Literal["transcribe", "translate"] = Field(description="As asked for")
     speakers: list[str] | None = Field(
-        description="Who is on the left and who on the right channel, as told",
+        description="Who is on which channel, the left one first, as told",
         examples=[["agent", "customer"]],
+    )
+    vocabulary: str | None = Field(
+        description="Names and terms likely to be said, as told", examples=["Müller, Fairscribe"]
     )
     source_url: str | None = Field(
         description="Where it was fetched from, without name and password; null: it was uploaded",
@@ -155,6 +164,7 @@ class Job(BaseModel):
             language_detected=view.detected_language is not None,
             task=view.options.get("task", TASKS[0]),
             speakers=view.options.get("speakers"),
+            vocabulary=view.options.get("vocabulary"),
             source_url=shown_url(view.source_url) if view.source_url else None,
             task_url=f"{flower}/task/{view.id}" if flower and view.started_at else None,
             status=public_status(view.state),  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from pipeline.api.bodies import Problem, TranscriptBody
+from pipeline.api.call_bodies import CallTranscriptBody
 from pipeline.api.examples import example_of
 from pipeline.api.openai_bodies import OpenAIError, Transcription, VerboseTranscription
 from pipeline.api.openai_errors import openai_error
@@ -36,6 +37,7 @@ BINARY = {"type": "string", "format": "binary", "contentMediaType": "application
 TAGS = [
     {"name": "jobs", "description": "Recordings in, transcripts out, and what lies between."},
     {"name": "batches", "description": "Jobs that belong together: how far they are, as it goes."},
+    {"name": "calls", "description": "Calls recorded in several files, joined by their metadata."},
     {"name": "queue", "description": "Who is next, and by which rule."},
     {
         "name": "openai",
@@ -49,7 +51,10 @@ SERVERS = [{"url": "/", "description": "The service that gave this document"}]
 
 Responses = dict[int | str, dict[str, Any]]
 
-_UNSEEN = (Problem, TranscriptBody, OpenAIError, Transcription, VerboseTranscription)
+_UNSEEN = (
+    *(Problem, TranscriptBody, CallTranscriptBody),
+    *(OpenAIError, Transcription, VerboseTranscription),
+)
 """Bodies the framework does not see: they are answered as errors, or in one format of several."""
 
 _RETRY_AFTER = {

@@ -1,4 +1,4 @@
-"""What endpoints are given: the parts of this process, and ids of a job or batch that can exist."""
+"""What endpoints are given: the parts of this process, and ids of things that can exist."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from pipeline.errors import NoSuchBatch, NoSuchJob
+from pipeline.errors import NoSuchBatch, NoSuchCall, NoSuchJob
 from pipeline.job import JobView
 from pipeline.parts import Parts
 from pipeline.settings import Settings
 from pipeline.store import views
 from pipeline.store.session import transaction
+from pipeline.transcript.legs import CALL_ID_LIMIT
 
 
 def _parts(request: Request) -> Parts:
@@ -33,6 +34,13 @@ def _batch_id(batch_id: Annotated[str, Path(description="As given to `POST /v1/j
     if not batch_id or "\0" in batch_id:
         raise NoSuchBatch
     return batch_id
+
+
+def _call_id(call_id: Annotated[str, Path(description="As metadata named it")]) -> str:
+    """The id; raises `NoSuchCall` for what cannot be one."""
+    if not 1 <= len(call_id) <= CALL_ID_LIMIT or "\0" in call_id:
+        raise NoSuchCall
+    return call_id
 
 
 def existing_job(parts: Parts, job_id: str) -> JobView:
@@ -56,3 +64,4 @@ def flower_of(settings: Settings) -> str | None:
 GivenParts = Annotated[Parts, Depends(_parts)]
 GivenJobId = Annotated[str, Depends(_job_id)]
 GivenBatchId = Annotated[str, Depends(_batch_id)]
+GivenCallId = Annotated[str, Depends(_call_id)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Response
 from sqlalchemy import Connection
 
@@ -13,6 +16,7 @@ from pipeline.parts import Parts
 from pipeline.scheduling.learning import MEANT, is_meant, r2
 from pipeline.scheduling.policies import Policy
 from pipeline.store import metrics, policies, work
+from pipeline.store.metrics import Lengths
 from pipeline.store.session import clock_ms, transaction
 
 router = APIRouter(tags=["health"])
@@ -22,6 +26,10 @@ NEWEST = 500
 
 COUNTED = 100_000
 """Jobs that are counted one by one, at most."""
+
+MISMATCH_SHARE = 0.1
+MISMATCH_S = 5.0
+"""Lengths that differ by more than both are told: less is padding of codecs and rounding."""
 
 UNPROBED = "probe"
 """As a stage: nobody has looked at the recording yet."""
@@ -116,9 +124,45 @@ def _lengths(c: Connection) -> Found:
     probed = [one.probed_s / one.decoded_s for one in newest if one.probed_s is not None]
     hinted = [one.hinted_s / one.decoded_s for one in newest if one.hinted_s is not None]
     speech = [one.speech_s / one.decoded_s for one in newest if one.speech_s is not None]
+    transcribed = [
+        one.transcribed_s / one.speech_s
+        for one in newest
+        if one.transcribed_s is not None and one.speech_s
+    ]
+    compared, differing = _compared(newest)
     return {
         "length_jobs": {(): len(newest)},
         "length_probed_ratio": quantiles(probed),
         "length_hint_ratio": quantiles(hinted),
         "length_speech_ratio": quantiles(speech),
+        "length_transcribed_ratio": quantiles(transcribed),
+        "length_compared_jobs": compared,
+        "length_mismatch_jobs": differing,
     }
+
+
+def _compared(newest: Sequence[Lengths]) -> tuple[Samples, Samples]:
+    """How many jobs were compared, and how many differ: probed against decoded length, transcribed
+    against found speech. A kind of file with none that differs is told as 0.
+    """
+    compared = Counter((one.container, one.source) for one in newest)
+    differing: dict[tuple[str, ...], float] = {
+        (name, *kind): 0.0 for name in ("probed", "transcribed") for kind in compared
+    }
+    for one in newest:
+        kind = (one.container, one.source)
+        differing["probed", *kind] += differ(one.probed_s, one.decoded_s)
+        differing["transcribed", *kind] += differ(one.transcribed_s, one.speech_s)
+    return {kind: float(count) for kind, count in compared.items()}, differing
+
+
+def differ(one_s: float | None, other_s: float | None) -> bool:
+    """Whether two lengths of one thing differ by more than `MISMATCH_SHARE` and `MISMATCH_S`.
+
+    >>> differ(100.0, 120.0), differ(100.0, 105.0), differ(4.0, 8.0), differ(None, 8.0)
+    (True, False, False, False)
+    """
+    if one_s is None or other_s is None:
+        return False
+    apart_s = abs(one_s - other_s)
+    return apart_s > MISMATCH_S and apart_s > MISMATCH_SHARE * other_s

@@ -124,11 +124,12 @@ async def _hear(request: Request, parts: Parts, task: str) -> Response:
 
 
 def _upload(settings: Settings, asked: Asked, chunks: Iterator[bytes], task: str) -> Upload:
+    options = {"vocabulary": asked.vocabulary} if asked.vocabulary else {}
     if task == "transcribe":
-        return Upload(asked.file.name, chunks, language=asked.language)
+        return Upload(asked.file.name, chunks, language=asked.language, options=options)
     # who wants English words does not mean that English is spoken
     language = asked.language or (AUTO if settings.language == "en" else None)
-    return Upload(asked.file.name, chunks, language=language, options={"task": task})
+    return Upload(asked.file.name, chunks, language=language, options={"task": task, **options})
 
 
 async def _ended(request: Request, parts: Parts, job_id: str) -> JobView | None:

@@ -48,6 +48,9 @@ class TranscriptionSegment(BaseModel):
     no_speech_prob: float | None = Field(None, description="Not known: null")
     speaker: str | None = Field(None, description="Ours: whose side of the call", examples=["left"])
     channel: int = Field(description="Ours: its number, from 0", examples=[0])
+    doubt: str | None = Field(
+        None, description="Ours: why these words may not have been said; null: no doubt"
+    )
 
 
 class VerboseTranscription(BaseModel):

@@ -16,6 +16,7 @@ from pipeline.api.openai_errors import BadParameter, ModelNotFound
 from pipeline.job import AUTO
 from pipeline.settings import Settings
 from pipeline.transcript.languages import LANGUAGES
+from pipeline.vocabulary import as_vocabulary
 
 WHISPER_1 = "whisper-1"
 """What OpenAI calls its own Whisper: whoever asks for it gets the model that is served."""
@@ -31,7 +32,7 @@ FIELDS = {
     "for a translation `auto`",
     "response_format": "Form of the answer",
     "timestamp_granularities[]": "Only `segment`: nobody knows word times",
-    "prompt": "Accepted, not used yet",
+    "prompt": "Names and terms likely to be said; of a long one the last 1,000 characters",
     "temperature": "0 to 1; accepted, not used yet: each window is heard at 0, and again at more "
     "when it got stuck",
     "stream": "Accepted and ignored, as OpenAI does for whisper-1",
@@ -59,6 +60,8 @@ class Asked:
     response_format: ResponseFormat
     language: str | None
     """None: the installation's default."""
+    vocabulary: str
+    """Names and terms likely to be said; empty: none."""
 
 
 def read_asked(form: Form, settings: Settings) -> Asked:
@@ -73,7 +76,8 @@ def read_asked(form: Form, settings: Settings) -> Asked:
     check_model(form.fields["model"], settings)
     _check_granularities(form)
     _check_temperature(form.fields.get("temperature") or "0")
-    return Asked(form.files[0], _response_format(form), _language(form))
+    vocabulary = as_vocabulary(form.fields.get("prompt") or "")
+    return Asked(form.files[0], _response_format(form), _language(form), vocabulary)
 
 
 def model_name(settings: Settings) -> str:

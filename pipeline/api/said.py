@@ -14,6 +14,10 @@ import uuid_utils.compat as uuid_utils
 from pipeline.errors import BadRequest
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
+from pipeline.transcript.legs import read_place
+from pipeline.transcript.sides import MOST
+from pipeline.vocabulary import LIMIT as VOCABULARY_LIMIT
+from pipeline.vocabulary import read_vocabulary
 from pipeline.wishes import read_deadline, read_duration_hint_s, read_wait_budget_s
 
 BATCH_ID_LIMIT = 200
@@ -30,8 +34,12 @@ TEXTS = {
     "language": ("ISO 639-1 code such as en, or auto; absent: the installation's default", "en"),
     "task": ("transcribe (the default), or translate: the words in English", "transcribe"),
     "speakers": (
-        "Who is on the left and who on the right channel, such as agent,customer",
+        "Who is on which channel, the left one first, such as agent,customer; two to eight labels",
         "agent,customer",
+    ),
+    "vocabulary": (
+        f"Names and terms likely to be said, at most {VOCABULARY_LIMIT:,} characters",
+        "Müller, Fairscribe",
     ),
     "duration_hint_s": (
         "How long each recording lasts, seconds, as far as known; not trusted, and forgotten once "
@@ -46,7 +54,11 @@ TEXTS = {
         "Seconds it may wait for a speech engine, above 0; `auto` goes by it, nothing is promised",
         "600",
     ),
-    "metadata": ("A JSON object, kept with each job", '{"agent": "7"}'),
+    "metadata": (
+        "A JSON object, kept with each job; `call_id`, `leg` and `leg_offset_s` join the legs of "
+        "one call",
+        '{"agent": "7"}',
+    ),
 }
 """The text fields of a submission: what they are for, and an example."""
 
@@ -59,7 +71,7 @@ def said(fields: Mapping[str, Any], max_duration_s: float) -> dict[str, Any]:
         "batch_id": _batch_id(fields.get("batch_id")),
         "language": _language(fields.get("language")),
         "metadata": _metadata(fields.get("metadata")),
-        "options": _options(fields.get("task"), fields.get("speakers")),
+        "options": _options(fields),
         "duration_hint_s": read_duration_hint_s(fields.get("duration_hint_s"), max_duration_s),
         "deadline": read_deadline(fields.get("deadline")),
         "wait_budget_s": read_wait_budget_s(fields.get("wait_budget_s")),
@@ -84,22 +96,25 @@ def _language(given: Any) -> str | None:
     return given
 
 
-def _options(task: Any, speakers: Any) -> dict[str, Any]:
+def _options(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Only what was asked for: an option that is absent is the default."""
     options: dict[str, Any] = {}
+    task, speakers = fields.get("task"), fields.get("speakers")
     if task not in (None, "", *TASKS):
         raise BadRequest(f"task is one of {', '.join(TASKS)}, not {_short(task)}.")
     if task and task != TASKS[0]:
         options["task"] = task
     if speakers not in (None, ""):
         options["speakers"] = _speakers(speakers)
+    if vocabulary := read_vocabulary(fields.get("vocabulary")):
+        options["vocabulary"] = vocabulary
     return options
 
 
 def _speakers(given: Any) -> list[str]:
     labels = given.split(",") if isinstance(given, str) else given
-    if not isinstance(labels, list) or len(labels) != 2:
-        raise BadRequest("speakers is two labels, of the left and the right channel.")
+    if not isinstance(labels, list) or not 2 <= len(labels) <= MOST:
+        raise BadRequest(f"speakers is two to {MOST} labels, of the channels in their order.")
     texts = [label.strip() if isinstance(label, str) else "" for label in labels]
     for label in texts:
         if not 1 <= len(label) <= SPEAKER_LIMIT or not label.isprintable():
@@ -122,6 +137,7 @@ def _metadata(given: Any) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise BadRequest("metadata is not a JSON object.")
     _check_kept(read, METADATA_DEPTH)
+    read_place(read)
     return read
 
 

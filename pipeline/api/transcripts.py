@@ -42,6 +42,7 @@ EXAMPLE = {
             "speaker": "left",
             "text": "Good morning.",
             "confidence": 0.93,
+            "doubt": None,
         },
         {
             "start_s": 1.6,
@@ -50,9 +51,22 @@ EXAMPLE = {
             "speaker": "right",
             "text": "Hello.",
             "confidence": 0.88,
+            "doubt": None,
         },
     ],
     "no_speech": False,
+    "channels": [
+        {"label": "left", "speaker": "left", "language": "en"},
+        {"label": "right", "speaker": "right", "language": "en"},
+    ],
+    "channel_reason": "each channel carries its own sound",
+    "speakers_separated": True,
+    "lengths": {
+        "probed_s": 214.5,
+        "decoded_s": 214.6,
+        "speech_s": 150.2,
+        "transcribed_s": 150.2,
+    },
     "provenance": {
         "model": "tiny.en",
         "weights_hash": "4f1d6c0b9a27e835",
@@ -67,9 +81,12 @@ _BODIES = {"json": ref(TranscriptBody), "verbose_json": ref(VerboseTranscription
 
 
 def contents(
-    formats: Mapping[str, Format], bodies: Mapping[str, dict[str, Any]], parameter: str
+    formats: Mapping[str, Format],
+    bodies: Mapping[str, dict[str, Any]],
+    parameter: str,
+    example: Mapping[str, Any] = EXAMPLE,
 ) -> dict[str, Any]:
-    """Media types of `formats`, each with what it looks like, for /openapi.json.
+    """Media types of `formats`, each with what `example` looks like in it, for /openapi.json.
 
     `bodies`: schemas of those that are JSON; `parameter` is how a caller asks for a format.
     """
@@ -77,7 +94,7 @@ def contents(
     for name, known in formats.items():
         content = told.setdefault(known.media_type, {"schema": {"anyOf": []}, "examples": {}})
         content["schema"]["anyOf"].append(bodies.get(name, {"type": "string"}))
-        written = known.write(EXAMPLE)
+        written = known.write(example)
         shown = json.loads(written) if name in bodies else written
         content["examples"][name] = {"summary": f"{parameter}={name}", "value": shown}
     return told

@@ -1,4 +1,4 @@
-"""What is asked of a recording beside its bytes: language, task, speakers, wishes, metadata.
+"""What is asked of a recording beside its bytes: language, speakers, terms, wishes, metadata.
 
 Mistakes are found here, before anything is sent: a row of a table is refused by its line, an
 option by its name. The API decides in the end.
@@ -13,9 +13,16 @@ from dataclasses import dataclass, field
 from pipeline.errors import BadRequest
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
+from pipeline.transcript.legs import read_place
+from pipeline.transcript.sides import MOST
+from pipeline.vocabulary import read_vocabulary
 from pipeline.wishes import read_deadline, read_duration_hint_s, read_wait_budget_s
 
-OPTIONS = ("language", "task", "speakers", "deadline", "wait_budget_s", "duration_hint_s")
+OPTIONS = (
+    *("language", "task", "speakers"),
+    "vocabulary",
+    *("deadline", "wait_budget_s", "duration_hint_s"),
+)
 """Fields of the form that are one text."""
 
 
@@ -26,7 +33,9 @@ class Asked:
     language: str | None = None
     task: str | None = None
     speakers: str | None = None
-    """Labels of the left and the right channel, joined by a comma."""
+    """Labels of the channels, the left one first, joined by commas."""
+    vocabulary: str | None = None
+    """Names and terms likely to be said."""
     deadline: str | None = None
     """RFC 3339 with its offset."""
     wait_budget_s: str | None = None
@@ -68,6 +77,8 @@ def read_asked(words: Mapping[str, str | None], metadata: Mapping[str, str]) -> 
     if task and task not in TASKS:
         raise BadRequest(f"{task[:40]!r} is no task: {' or '.join(TASKS)}.")
     said["speakers"] = _speakers(said["speakers"])
+    said["vocabulary"] = read_vocabulary(said["vocabulary"])
+    read_place(metadata)
     by = read_deadline(said["deadline"], local=True)
     said["deadline"] = by.isoformat() if by else ""
     read_wait_budget_s(said["wait_budget_s"])
@@ -78,8 +89,10 @@ def read_asked(words: Mapping[str, str | None], metadata: Mapping[str, str]) -> 
 
 def _speakers(text: str) -> str:
     labels = [label.strip() for label in text.split(",")]
-    if labels != [""] and (len(labels) != 2 or not all(labels)):
-        raise BadRequest(f"speakers are two words such as agent,customer, not {text[:40]!r}.")
+    if labels != [""] and (not 2 <= len(labels) <= MOST or not all(labels)):
+        raise BadRequest(
+            f"speakers are two to {MOST} words such as agent,customer, not {text[:40]!r}."
+        )
     return ",".join(labels)
 
 

@@ -1,4 +1,4 @@
-"""Commands about single jobs: get, list, cancel, retry, delete."""
+"""Commands about single jobs and calls: get, call, list, cancel, retry, delete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from pipeline.cli import show
 from pipeline.cli.local import Json
 from pipeline.cli.pages import jobs_of
-from pipeline.cli.service import Service, connect, job_path
+from pipeline.cli.service import Service, call_path, connect, job_path
 from pipeline.cli.watch import ENDED
 from pipeline.errors import BadRequest, FairscribeError, PartDown, TranscriptNotReady
 from pipeline.settings import read_settings
@@ -57,6 +57,28 @@ def get(
     if json:
         show.print_json({**job, "transcript": _transcript(service, path, asked)})
         raise typer.Exit(0 if done else 1)
+    _print_transcript(service, path, format, asked)
+
+
+@app.command()
+def call(
+    call_id: Annotated[str, typer.Argument(help="The `call_id` of its recordings' metadata")],
+    format: Annotated[Format, typer.Option(help="How the transcript is printed")] = Format.TXT,
+    partial: Annotated[bool, typer.Option("--partial", help="What is heard so far")] = False,
+    json: Json = False,
+) -> None:
+    """Print one transcript of a call in several files; with --json its legs too."""
+    service = connect(read_settings())
+    path = f"{call_path(call_id)}/transcript"
+    asked = {"partial": 1} if partial else {}
+    if json:
+        told = service.get(call_path(call_id))
+        show.print_json({**told, "transcript": _transcript(service, path, asked)})
+        raise typer.Exit(0 if told["ready"] else 1)
+    _print_transcript(service, path, format, asked)
+
+
+def _print_transcript(service: Service, path: str, format: Format, asked: dict[str, int]) -> None:
     if format in (Format.JSON, Format.VERBOSE_JSON):
         show.print_json(service.get(path, format=format.value, **asked))
     else:

@@ -16,6 +16,7 @@ from pipeline.errors import (
     FairscribeError,
     KeyReused,
     NoSuchBatch,
+    NoSuchCall,
     NoSuchJob,
     NoSuchTrial,
     NotRetryable,
@@ -31,8 +32,8 @@ TIMEOUT = httpx.Timeout(connect=5.0, read=300.0, write=300.0, pool=5.0)
 """Seconds. Reading is long: the answer to an upload comes after all of it is on disk."""
 
 _KINDS = (
-    *(BadRequest, KeyReused, NoSuchBatch, NoSuchJob, NotRetryable, PartDown),
-    *(NoSuchTrial, TrialRunning, TooFewJobs, TranscriptNotReady),
+    *(BadRequest, KeyReused, NoSuchBatch, NoSuchCall, NoSuchJob, NotRetryable),
+    *(PartDown, NoSuchTrial, TrialRunning, TooFewJobs, TranscriptNotReady),
 )
 _ERRORS = {kind.code: kind for kind in _KINDS}
 
@@ -197,6 +198,11 @@ def job_path(job_id: str) -> str:
 def batch_path(batch_id: str) -> str:
     """Where it has a batch."""
     return f"/v1/batches/{quote(batch_id, safe='', errors='replace')}"
+
+
+def call_path(call_id: str) -> str:
+    """Where it has a call in several files."""
+    return f"/v1/calls/{quote(call_id, safe='', errors='replace')}"
 
 
 def connect(settings: Settings, timeout: httpx.Timeout = TIMEOUT) -> Service:

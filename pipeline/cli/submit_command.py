@@ -52,7 +52,10 @@ def submit_command(
     batch_id: Annotated[str | None, typer.Option(help="Groups the jobs; else chosen")] = None,
     language: Annotated[str | None, typer.Option(help="Code such as en, or auto")] = None,
     speakers: Annotated[
-        str | None, typer.Option(help="Who is left and right: agent,customer")
+        str | None, typer.Option(help="Who is on which channel: agent,customer")
+    ] = None,
+    vocabulary: Annotated[
+        str | None, typer.Option(help="Names and terms likely to be said: Müller,Fairscribe")
     ] = None,
     task: Annotated[str | None, typer.Option(help="transcribe or translate")] = None,
     deadline: Annotated[
@@ -72,6 +75,7 @@ def submit_command(
     """Send recordings; the same command again sends what is missing."""
     settings = read_settings()
     typed = {"batch_id": batch_id, "language": language, "speakers": speakers, "task": task}
+    typed |= {"vocabulary": vocabulary}
     typed |= {"deadline": deadline, "wait_budget_s": wait_budget}
     wanted = _understand(paths or [], manifest, typed, metadata or [], null=null)
     for lost in wanted.lost:

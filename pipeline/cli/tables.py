@@ -18,9 +18,12 @@ from pipeline.errors import BadRequest, FairscribeError, PartDown
 
 Job = dict[str, Any]
 
-ABOUT = ("id", "file_name", "status", "language", "duration_s", "channels", "model")
+ABOUT = (
+    *("id", "file_name", "status", "language", "duration_s", "transcribed_s"),
+    *("channels", "model"),
+)
 TIMES = ("created_at", "completed_at", "wait_s", "run_s", "no_speech", "degraded")
-SEGMENT = ("start_s", "end_s", "channel", "speaker", "text", "confidence")
+SEGMENT = ("start_s", "end_s", "channel", "speaker", "text", "confidence", "doubt")
 
 
 def write_table(

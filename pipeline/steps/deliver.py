@@ -15,14 +15,16 @@ from sqlalchemy import Engine
 from pipeline.engine import Heard
 from pipeline.errors import LeaseLost, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.intake.storage import Storage
-from pipeline.job import FINAL, TRANSCRIBE, JobView, State, Ticket, public_status
+from pipeline.job import AUTO, FINAL, TRANSCRIBE, JobView, State, Ticket, public_status
 from pipeline.logs import log
 from pipeline.recording import Plan, Transcript
 from pipeline.scheduling.learning import Done
 from pipeline.scheduling.work import REFERENCE, WorkModel
 from pipeline.store import jobs, partials, views, work
 from pipeline.store.session import transaction
-from pipeline.transcript.merge import merge
+from pipeline.transcript.document import Spoken, compose
+from pipeline.transcript.spoken import UNDETERMINED
+from pipeline.transcript.worth import told_doubts
 
 
 def deliver(
@@ -33,15 +35,27 @@ def deliver(
     artefact_key: str,
     heard: dict[int, Heard],
     provenance: dict[str, Any],
+    spoken: Spoken | None = None,
 ) -> Transcript:
-    """Merge and commit. Raises `LeaseLost` when the fence does not hold: nothing was written."""
-    language = next(iter(heard.values())).language
+    """Merge and commit. `spoken`: the languages it was heard in; None: that of its first window.
+
+    Raises `LeaseLost` when the fence does not hold: nothing was written.
+    """
+    spoken = spoken or Spoken(next(iter(heard.values())).language)
     model = str(provenance["model"])
-    transcript = _merged(ticket.job_id, plan, heard, language, ticket.options, provenance)
+    transcript = compose(
+        ticket.job_id,
+        plan,
+        heard,
+        spoken,
+        probed_s=ticket.probed_s,
+        options=ticket.options,
+        provenance=provenance,
+    )
     with transaction(store) as c:
-        if not jobs.keep_transcript(c, ticket, transcript):
+        if not jobs.keep_transcript(c, ticket, transcript, degraded=told_doubts(heard)):
             raise LeaseLost
-        took = _took(plan, heard, language, work.newest_model(c, model) or REFERENCE)
+        took = _took(plan, heard, spoken.main, work.newest_model(c, model) or REFERENCE)
         work.keep_done(c, ticket.job_id, model, took)
         partials.drop_windows(c, ticket.job_id)
     try:
@@ -93,25 +107,16 @@ def _document_so_far(
         raise TranscriptNotReady(f"Nothing is heard yet: the job is {public_status(view.state)}.")
     heard = {index: Heard.from_json(raw) for index, raw in saved.items()}
     first = next(iter(heard.values()), None)
-    language = first.language if first else view.detected_language or view.language or ""
-    merged = _merged(view.id, plan, heard, language, view.options, {"model": view.model})
-    return {**merged.to_json(), "partial": True, "progress": view.progress}
-
-
-def _merged(
-    job_id: str,
-    plan: Plan,
-    heard: dict[int, Heard],
-    language: str,
-    options: dict[str, Any],
-    provenance: dict[str, Any],
-) -> Transcript:
-    segments = merge(plan, heard, options.get("speakers"))
-    return Transcript(
-        job_id=job_id,
-        text=" ".join(segment.text for segment in segments),
-        language=language,
-        duration_s=plan.duration_s,
-        segments=segments,
-        provenance={**provenance, "plan_hash": plan.plan_hash, "options": options},
+    language = view.detected_language or (first.language if first else view.language or "")
+    if language == AUTO:
+        language = UNDETERMINED
+    composed = compose(
+        view.id,
+        plan,
+        heard,
+        Spoken(language, view.channel_languages),
+        probed_s=view.probed_s,
+        options=view.options,
+        provenance={"model": view.model},
     )
+    return {**composed.to_json(), "partial": True, "progress": view.progress}

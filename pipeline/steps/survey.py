@@ -20,17 +20,16 @@ from pipeline.intake.prober import Prober
 from pipeline.intake.storage import Storage
 from pipeline.job import AUTO, Ticket
 from pipeline.queue.redis_queue import RedisQueue
-from pipeline.recording import Plan, SurveyReport, Transcript
+from pipeline.recording import Plan, SurveyReport
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import jobs, partials
 from pipeline.store.session import transaction
+from pipeline.transcript.document import Spoken, compose
+from pipeline.transcript.spoken import UNDETERMINED
 
 CHUNK_BYTES = 1 << 20
 """Packed speech goes to storage in pieces of this size."""
-
-UNDETERMINED = "und"
-"""ISO 639's word for the language of a recording in which nobody speaks."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +123,14 @@ def _damage(report: SurveyReport) -> str | None:
 def _complete_silent(
     store: Engine, ticket: Ticket, plan: Plan, language: str, degraded: str | None
 ) -> None:
-    silent = Transcript(
-        job_id=ticket.job_id,
-        text="",
-        language=language if language != AUTO else UNDETERMINED,
-        duration_s=plan.duration_s,
-        segments=(),
-        no_speech=True,
-        provenance={"plan_hash": plan.plan_hash, "options": ticket.options},
+    silent = compose(
+        ticket.job_id,
+        plan,
+        {},
+        Spoken(language if language != AUTO else UNDETERMINED),
+        probed_s=ticket.probed_s,
+        options=ticket.options,
+        provenance={},
     )
     with transaction(store) as c:
         if not jobs.keep_transcript(c, ticket, silent, plan, degraded):

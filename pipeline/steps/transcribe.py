@@ -2,7 +2,7 @@
 
 Runs in the transcribe puller. A job taken up again finds the windows that were saved under the same
 plan and model and hears only the rest. Where nobody said which language is spoken it is heard out
-first, once a recording, on the window with most speech.
+first, once a channel, on its window with most speech.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import partials
 from pipeline.store.partials import HeardWindow
 from pipeline.store.session import transaction
+from pipeline.transcript.document import Spoken
+from pipeline.transcript.spoken import languages_of, speech_by_channel, windows_to_ask
 
 
 @dataclass(eq=False)
@@ -33,9 +35,13 @@ class OpenJob:
     plan: Plan
     artefact_key: str
     language: str | None
-    """As asked for or heard out; None until then."""
+    """As asked for or heard out: the one of most speech; None until then."""
     heard: dict[int, Heard] = field(default_factory=dict)
     """By window index: read from Postgres at opening, then as windows are heard."""
+    by_channel: list[str] | None = None
+    """Languages heard out, by channel of the plan; None: all channels have `language`."""
+    thought: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """By channel: the language heard out of its best window, and its probability."""
 
     @property
     def task(self) -> str:
@@ -48,9 +54,23 @@ class OpenJob:
         return str(self.ticket.options.get("vocabulary", ""))
 
     @property
-    def richest(self) -> Window:
-        """The window with most speech: the one to hear a language out of."""
-        return max(self.plan.windows, key=lambda window: window.speech_s)
+    def spoken(self) -> Spoken | None:
+        """Its languages; None while nobody knows."""
+        return Spoken(self.language, self.by_channel) if self.language else None
+
+    def language_on(self, channel: int) -> str | None:
+        """The language to hear a channel in; None while nobody knows."""
+        return self.by_channel[channel] if self.by_channel else self.language
+
+    @property
+    def unasked(self) -> dict[int, Window]:
+        """Channels whose language is to be heard out yet, each with the window to hear it out of;
+        none where it is known.
+        """
+        if self.language is not None or not self.remaining:
+            return {}
+        best = windows_to_ask(self.plan)
+        return {channel: window for channel, window in best.items() if channel not in self.thought}
 
     @property
     def remaining(self) -> list[Window]:
@@ -81,12 +101,23 @@ def open_job(store: Engine, ticket: Ticket, default_language: str) -> OpenJob:
         raise RecordingMissing("The survey of this recording is gone; submit it again.")
     plan, artefact_key = found
     heard = {index: Heard.from_json(raw) for index, raw in saved.items()}
-    return OpenJob(ticket, plan, artefact_key, _known_language(ticket, default_language), heard)
+    return known_languages(OpenJob(ticket, plan, artefact_key, None, heard), default_language)
 
 
-def _known_language(ticket: Ticket, default_language: str) -> str | None:
-    asked = ticket.language or default_language
-    return asked if asked != AUTO else ticket.detected_language
+def known_languages(job: OpenJob, default_language: str) -> OpenJob:
+    """The job with the languages that were named, or heard out by an earlier grant.
+
+    A language somebody named is believed of every channel.
+    """
+    ticket = job.ticket
+    job.language = ticket.language or default_language
+    if job.language == AUTO:
+        job.language = ticket.detected_language
+        by_channel = ticket.channel_languages
+        # another survey may have found other channels: what was heard of the old ones says nothing
+        if by_channel and len(by_channel) == len(job.plan.channels):
+            job.by_channel = by_channel
+    return job
 
 
 def read_window(storage: Storage, job: OpenJob, window: Window) -> bytes:
@@ -98,19 +129,28 @@ def read_window(storage: Storage, job: OpenJob, window: Window) -> bytes:
     )
 
 
-async def detect_language(engine: SpeechEngine, pcm: bytes, job: OpenJob) -> str:
-    """Hear the job's language out of one window. Raises what the engine raises."""
+async def detect_language(engine: SpeechEngine, pcm: bytes, job: OpenJob, channel: int) -> None:
+    """Hear a channel's language out of one window of it. Raises what the engine raises."""
     first = await engine.first_token(pcm)
-    share = round(first.language_prob, 3)
-    log().info("language", job_id=job.ticket.job_id, language=first.language, share=share)
-    return first.language
+    job.thought[channel] = first.language, first.language_prob
+    log().info(
+        "language",
+        job_id=job.ticket.job_id,
+        channel=channel,
+        language=first.language,
+        share=round(first.language_prob, 3),
+    )
 
 
-def keep_language(store: Engine, job: OpenJob, language: str) -> None:
-    """Write down what was heard out, if the job is still ours. Raises `LeaseLost`, `PartDown`."""
+def keep_languages(store: Engine, job: OpenJob) -> None:
+    """Decide by what was heard out and write it down, if the job is still ours.
+
+    Raises `LeaseLost`, `PartDown`.
+    """
+    main, by_channel = languages_of(job.thought, speech_by_channel(job.plan))
     with transaction(store) as c:
-        partials.keep_language(c, job.ticket, language)
-    job.language = language
+        partials.keep_languages(c, job.ticket, main, by_channel)
+    job.language, job.by_channel = main, by_channel
 
 
 def save(store: Engine, windows: Sequence[tuple[OpenJob, int]]) -> set[str]:

@@ -184,19 +184,23 @@ def keep_transcript(
 ) -> bool:
     """-> completed with its transcript, once. False when the fence does not hold: write nothing.
 
-    With `plan`: a recording without speech, completed straight from the survey.
+    With `plan`: a recording without speech, completed straight from the survey. `degraded`: why it
+    is worth less than usual, beside what the survey found.
     """
     values: dict[str, Any] = {
         "state": State.COMPLETED.value,
         "completed_at": now,
         "first_text_at": func.coalesce(jobs.c.first_text_at, now if transcript.text else None),
         "no_speech": transcript.no_speech,
+        "transcribed_s": transcript.lengths.transcribed_s if transcript.lengths else None,
         "index_pending": False,
     }
     allowed = (State.RUNNING, State.SURVEYED)
     if plan is not None:
         values |= {**_surveyed(plan, degraded), "windows_total": 0}
         allowed = (State.SURVEYING, State.PROBED)
+    elif degraded is not None:
+        values["degraded"] = func.concat_ws("; ", jobs.c.degraded, degraded)
     moved = move(c, [ticket.job_id], allowed, values, attempt=ticket.attempt, returning=[jobs.c.id])
     if moved.first() is None:
         return False
@@ -293,4 +297,6 @@ def _ticket(row: Any) -> Ticket:
         duration_s=row.duration_s or 0.0,
         plan_hash=row.plan_hash,
         model=row.model,
+        channel_languages=row.channel_languages,
+        probed_s=row.probed_s,
     )

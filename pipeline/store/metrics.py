@@ -19,18 +19,31 @@ class Lengths:
     probed_s: float | None
     hinted_s: float | None
     speech_s: float | None
+    transcribed_s: float | None
+    container: str
+    """What it was found to be; empty where that is not known."""
+    source: str
+    """Who said `probed_s`: one of `recording.DurationSource`; empty where that is not known."""
 
 
 def newest_lengths(c: Connection, limit: int) -> list[Lengths]:
     """Of the newest completed jobs, by arrival."""
     rows = c.execute(
-        select(jobs.c.duration_s, jobs.c.probed_s, jobs.c.duration_hint_s, jobs.c.speech_s)
+        select(
+            *(jobs.c.duration_s, jobs.c.probed_s, jobs.c.duration_hint_s, jobs.c.speech_s),
+            *(jobs.c.transcribed_s, jobs.c.container, jobs.c.probed_source),
+        )
         .where(jobs.c.state == State.COMPLETED.value)
         .order_by(jobs.c.id.desc())
         .limit(limit)
     )
     return [
-        Lengths(row.duration_s, row.probed_s, row.duration_hint_s, row.speech_s)
+        Lengths(
+            *(row.duration_s, row.probed_s, row.duration_hint_s, row.speech_s),
+            row.transcribed_s,
+            row.container or "",
+            row.probed_source or "",
+        )
         for row in rows
         if row.duration_s
     ]

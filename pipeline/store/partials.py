@@ -74,9 +74,13 @@ def save_windows(c: Connection, windows: Sequence[HeardWindow]) -> set[str]:
     return {one.ticket.job_id for one in windows} - kept
 
 
-def keep_language(c: Connection, ticket: Ticket, language: str) -> None:
-    """Keep the language that was heard out. Raises `LeaseLost` when the fence does not hold."""
-    kept = update(jobs).where(_fence(ticket)).values(detected_language=language)
+def keep_languages(c: Connection, ticket: Ticket, main: str, by_channel: Sequence[str]) -> None:
+    """Keep the languages that were heard out: the call's, and that of each channel of its plan.
+
+    Raises `LeaseLost` when the fence does not hold.
+    """
+    values = {"detected_language": main, "channel_languages": list(by_channel)}
+    kept = update(jobs).where(_fence(ticket)).values(values)
     if c.execute(kept.returning(jobs.c.id)).first() is None:
         raise LeaseLost
 

@@ -95,7 +95,12 @@ jobs = Table(
     Index("jobs_state", "state", "id"),
     Index("jobs_live", "id", postgresql_where=text(f"state IN ({_live})")),
     Index("jobs_outbox", "id", postgresql_where=text("index_pending")),
-    Index("jobs_call", CALL_ID, postgresql_where=text("metadata ->> 'call_id' IS NOT NULL")),
+    Index(
+        "jobs_call",
+        CALL_ID,
+        postgresql_using="hash",  # a btree refuses rows with a long id, a hash takes any
+        postgresql_where=text("metadata ->> 'call_id' IS NOT NULL"),
+    ),
     Index("jobs_wishing", "id", postgresql_where=text(WISHING)),
     Index(
         "jobs_ended",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.transcript.openai_json import to_openai_json, to_verbose_json
-from pipeline.transcript.subtitles import fold, to_srt, to_vtt
+from pipeline.transcript.subtitles import fold, marked, to_srt, to_vtt
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,13 @@ def to_json(body: Mapping[str, Any]) -> str:
 
 
 def to_txt(body: Mapping[str, Any]) -> str:
-    r"""Plain text: one line a segment, with the speaker where sides are known.
+    r"""Plain text: one line a segment, with the speaker where sides are known, and a mark before
+    words in doubt.
 
     >>> to_txt({"segments": [{"speaker": "left", "text": "Hello."}]})
     'left: Hello.\n'
     """
-    said = [(fold(s["speaker"] or ""), fold(s["text"])) for s in body["segments"]]
+    said = [(fold(s["speaker"] or ""), marked(s)) for s in body["segments"]]
     return "".join(f"{name}: {text}\n" if name else f"{text}\n" for name, text in said if text)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.engine import Heard, Utterance
 from pipeline.recording import Plan, Segment, Window
+from pipeline.transcript.sides import speakers_of
 from pipeline.transcript.turns import split_at_pauses
 
 
@@ -15,10 +16,10 @@ def merge(
 ) -> tuple[Segment, ...]:
     """All segments in order of their start, then channel. Windows without words add nothing.
 
-    `speakers`: who is on the left and who on the right channel; the sides are named after them.
-    Mono recordings name no speaker: the words of two people are not told apart.
+    `speakers`: labels of the recording's channels in order; the sides are named after them. Mono
+    recordings name no speaker: the words of two people are not told apart.
     """
-    names = _names(plan, speakers)
+    names = speakers_of(plan, speakers)
     segments = [
         _segment(window, names[window.channel], said, heard[window.index])
         for window in plan.windows
@@ -28,13 +29,6 @@ def merge(
     ]
     worded = [segment for segment in segments if segment.text]
     return tuple(sorted(worded, key=lambda s: (s.start_s, s.channel)))
-
-
-def _names(plan: Plan, speakers: Sequence[str] | None) -> list[str | None]:
-    """Who speaks on each channel of the plan; None where nobody can say."""
-    given = dict(zip(("left", "right"), speakers or (), strict=False))
-    sided = len(plan.channels) > 1
-    return [given.get(side, side if sided else None) for side in plan.channels]
 
 
 def _segment(window: Window, speaker: str | None, said: Utterance, heard: Heard) -> Segment:

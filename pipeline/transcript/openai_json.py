@@ -21,8 +21,8 @@ def to_openai_json(body: Mapping[str, Any]) -> dict[str, Any]:
 def to_verbose_json(body: Mapping[str, Any]) -> dict[str, Any]:
     """`{"task", "language", "duration", "text", "segments"}`; seconds throughout.
 
-    Beside OpenAI's keys a segment has our `speaker` and `channel`. A translation's language is
-    that of its words, English, whatever was spoken.
+    Beside OpenAI's keys a segment has our `speaker`, `channel` and `doubt`. A translation's
+    language is that of its words, English, whatever was spoken.
     """
     options = (body.get("provenance") or {}).get("options") or {}
     task = options.get("task", "transcribe")
@@ -49,6 +49,7 @@ def _segment(number: int, said: Mapping[str, Any]) -> dict[str, Any]:
         "no_speech_prob": None,
         "speaker": said["speaker"],
         "channel": said["channel"],
+        "doubt": said.get("doubt"),
     }
 
 

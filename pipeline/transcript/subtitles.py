@@ -4,6 +4,8 @@ A cue is at most two lines of 42 columns. A longer segment is divided, its lines
 can be, and its time is shared out by the length of the text, for nobody knows word times. Cues come
 in order of their start and each lasts at least a millisecond. What a screen cannot show is
 folded: runs of white space and control characters are one space. A cue without text is left out.
+Words in doubt begin with a mark. Two people who talk at once have cues that overlap: players put
+one above the other, and a time that was cut would be made up.
 """
 
 from __future__ import annotations
@@ -64,6 +66,20 @@ def cues(segments: Iterable[Mapping[str, Any]], *, labelled: bool = False) -> li
     return sorted(made, key=lambda cue: cue.start_ms)  # stable: a segment's cues keep their order
 
 
+DOUBTFUL = "[?] "
+"""Stands before words that perhaps nobody said, where there is no field to say so."""
+
+
+def marked(said: Mapping[str, Any]) -> str:
+    """A segment's words on one line, with `DOUBTFUL` before those in doubt.
+
+    >>> marked({"text": "Thank you.", "doubt": "perhaps nobody speaks"}), marked({"text": " Hi. "})
+    ('[?] Thank you.', 'Hi.')
+    """
+    text = fold(said["text"])
+    return DOUBTFUL + text if text and said.get("doubt") else text
+
+
 def fold(text: str) -> str:
     r"""The text on one line; empty when there is nothing in it to see.
 
@@ -83,7 +99,7 @@ def _cues_of(segment: Mapping[str, Any], labelled: bool) -> Iterator[Cue]:
     speaker = fold(segment["speaker"] or "") or None
     if labelled and speaker:
         speaker = _short(speaker)
-    screens = _screens(fold(segment["text"]), width(speaker) + 2 if labelled and speaker else 0)
+    screens = _screens(marked(segment), width(speaker) + 2 if labelled and speaker else 0)
     moments = _shared_out(segment["start_s"], segment["end_s"], [len(" ".join(s)) for s in screens])
     for lines, start_ms, end_ms in zip(screens, moments, moments[1:], strict=False):
         yield Cue(start_ms, end_ms, speaker, lines)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import batch_bodies, bodies, problems, queue_bodies
+from pipeline.api import batch_bodies, bodies, call_bodies, problems, queue_bodies
 from pipeline.api.app import create
 from pipeline.errors import FairscribeError, JobFailed, RecordingRefused
 from pipeline.metrics import METRICS
@@ -60,6 +60,8 @@ def test_every_field_of_an_answer_is_on_the_page(body: type[Any]) -> None:
 @pytest.mark.parametrize(
     "body",
     [
+        *(bodies.ChannelBody, bodies.LengthsBody, call_bodies.Call, call_bodies.CallLeg),
+        *(call_bodies.CallTranscriptBody, call_bodies.JoinedLeg),
         *(bodies.AcceptedFile, bodies.TranscriptBody, bodies.SegmentBody, queue_bodies.QueueView),
         *(queue_bodies.JobInHand, queue_bodies.WorkerSpeedView, queue_bodies.RatiosView),
         *(queue_bodies.PolicyView, queue_bodies.PolicyHistory, batch_bodies.BatchPage),

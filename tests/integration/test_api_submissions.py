@@ -102,6 +102,27 @@ def test_only_options_that_were_asked_for_are_kept(api: TestClient, parts: Parts
     assert (plain["task"], plain["speakers"], plain["source_url"]) == ("transcribe", None, None)
 
 
+def test_as_many_as_eight_channels_are_named_in_their_order(api: TestClient, parts: Parts) -> None:
+    names = list("abcdefgh")
+    send(api, ("a.wav", b"a"), speakers=",".join(names))
+    assert options(parts) == [{"speakers": names}]
+
+
+def test_a_vocabulary_is_kept_on_one_line_and_told(api: TestClient, parts: Parts) -> None:
+    longest = "Ä" * 1000
+    for said in ("Müller,\n  Fairscribe\t21 \u200d", longest, "", "  "):
+        send(api, ("a.wav", b"a"), vocabulary=said)
+    kept = ["Müller, Fairscribe 21 \u200d", longest, None, None]
+    assert options(parts) == [{"vocabulary": line} if line else {} for line in kept]
+    assert [job["vocabulary"] for job in api.get("/v1/jobs").json()["jobs"]] == kept
+
+
+def test_half_a_surrogate_pair_is_no_vocabulary(api: TestClient) -> None:
+    body = b'{"urls": ["http://example.com/"], "vocabulary": "\\ud800"}'
+    headers = {"Content-Type": "application/json"}
+    assert_problem(api.post("/v1/jobs", content=body, headers=headers), 400, "bad_request")
+
+
 def test_a_hint_stands_in_for_the_length_until_the_recording_is_probed(
     api: TestClient, parts: Parts
 ) -> None:
@@ -133,13 +154,26 @@ def test_a_detected_language_is_told_as_one(api: TestClient, parts: Parts) -> No
 
 
 CANNOT_BE_MEANT: list[tuple[dict[str, Any], str]] = [
-    ({"speakers": "agent"}, "two labels"),
-    ({"speakers": "a,b,c"}, "two labels"),
+    ({"speakers": "agent"}, "two to 8 labels"),
+    ({"speakers": "a,b,c,d,e,f,g,h,i"}, "two to 8 labels"),
     ({"speakers": "a,"}, "1 to 40"),
     ({"speakers": "a," + "b" * 41}, "1 to 40"),
     ({"speakers": "a,b\x07"}, "control"),
     ({"speakers": ["a", 3]}, "1 to 40"),
-    ({"speakers": {"left": "a"}}, "two labels"),
+    ({"speakers": {"left": "a"}}, "two to 8 labels"),
+    *(
+        ({"vocabulary": given}, "vocabulary is a text of at most 1,000")
+        for given in ("x" * 1001, "a\0b", "bell\a", ["Müller"], 7, True, {"a": 1})
+    ),
+    *(
+        ({"metadata": {"call_id": "7", **wrong}}, name)
+        for wrong, name in (
+            *(({"call_id": 7}, "call_id"), ({"call_id": ""}, "call_id")),
+            ({"call_id": "x" * 201}, "call_id is a text of 1 to 200"),
+            *(({"leg": 1}, "leg is"), ({"leg": "x" * 41}, "leg is"), ({"leg": "a\n"}, "leg is")),
+            *(({"leg_offset_s": given}, "leg_offset_s") for given in ("soon", -1, True, 1e9)),
+        )
+    ),
     ({"task": "summarise"}, "task is one of"),
     ({"task": 3}, "task is one of"),
     ({"task": ["translate"]}, "task is one of"),

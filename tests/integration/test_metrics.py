@@ -107,6 +107,44 @@ def test_what_lengths_were_worth_is_told_of_completed_jobs(api: TestClient, part
     assert told["length_speech_ratio", half] == 0.75
 
 
+def test_lengths_that_part_are_counted_by_what_the_file_is_and_who_said_how_long(
+    api: TestClient, parts: Parts
+) -> None:
+    # Given four calls of 100 s with 60 s of speech: probed as so many, of which so many had words
+    for probed_s, transcribed_s, container, source in (
+        (100.0, 60.0, "wav", "header"),
+        (111.0, 60.0, "mp3", "header"),  # 11 % and 11 s
+        (104.0, 50.0, "mp3", "header"),  # 4 s of 100; 10 s of 60
+        (104.0, None, "mp3", "scan"),  # completed by an older version
+    ):
+        job_id = driven.received(parts)
+        driven.completed(parts, job_id)
+        with transaction(parts.store) as c:
+            lengths = {"duration_s": 100.0, "speech_s": 60.0, "transcribed_s": transcribed_s}
+            found = {"probed_s": probed_s, "container": container, "probed_source": source}
+            mine = tables.jobs.c.id == uuid.UUID(job_id)
+            c.execute(update(tables.jobs).where(mine).values(**lengths, **found))
+    told = read(api)
+
+    def count(metric: str, container: str, source: str, *length: str) -> float:
+        labels = [("container", container), ("source", source), *(("length", x) for x in length)]
+        return told[metric, tuple(sorted(labels))]
+
+    assert count("length_compared_jobs", "mp3", "header") == 2
+    mismatches = {
+        (container, source, length): count("length_mismatch_jobs", container, source, length)
+        for container, source in (("wav", "header"), ("mp3", "header"), ("mp3", "scan"))
+        for length in ("probed", "transcribed")
+    }
+    assert {kind for kind, number in mismatches.items() if number} == {
+        ("mp3", "header", "probed"),
+        ("mp3", "header", "transcribed"),
+    }
+    assert set(mismatches.values()) == {0, 1}
+    half = (("quantile", "0.5"),)
+    assert told["length_transcribed_ratio", half] == 1
+
+
 def test_no_name_id_or_word_of_anybody_is_told(api: TestClient, parts: Parts) -> None:
     job_id = driven.received(parts, "secret-name.wav", batch_id="secret-batch")
     driven.completed(parts, job_id)

@@ -99,7 +99,18 @@ def test_a_recording_is_a_job_like_any_other(client: openai.OpenAI, parts: Parts
         )
     job = the_job(parts)
     assert (job.file_name, job.batch_id, job.language) == ("Gespräch.wav", None, "de")
-    assert job.options == {}
+    assert job.options == {"vocabulary": "Names: Müller"}
+
+
+def test_a_prompt_is_never_refused_and_of_a_long_one_the_end_counts(
+    client: openai.OpenAI, parts: Parts
+) -> None:
+    prompt = "old " * 1000 + "Bell\a of\nGrace"
+    with each_job(parts, driven.completed):
+        client.audio.transcriptions.create(model="tiny.en", file=SOUND, prompt=prompt)
+    kept = the_job(parts).options["vocabulary"]
+    assert kept.endswith("old Bell of Grace")
+    assert 990 <= len(kept) <= 1000
 
 
 @pytest.mark.filterwarnings("ignore:deprecated")  # by its owner, for its own service

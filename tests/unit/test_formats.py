@@ -37,6 +37,11 @@ def said(text: str, speaker: str | None = None, **more: Any) -> dict[str, Any]:
             id="any script",
         ),
         pytest.param([said("a: b", None)], "a: b\n", id="a colon that was said"),
+        pytest.param(
+            [said("Thank you.", "agent", doubt="words repeat"), said(" ", doubt="words repeat")],
+            "agent: [?] Thank you.\n",
+            id="words in doubt have a mark",
+        ),
     ],
 )
 def test_text_has_a_line_a_segment_with_its_speaker_where_sides_are_known(
@@ -84,6 +89,7 @@ def test_verbose_json_has_openais_keys_and_null_for_what_nobody_told() -> None:
         "no_speech_prob": None,
         "speaker": "left",
         "channel": 0,
+        "doubt": None,
     }
     assert (second["id"], second["avg_logprob"], second["speaker"]) == (1, None, "right")
 
@@ -128,6 +134,28 @@ def test_any_text_makes_a_file_of_every_format(said: list[tuple[str, Any, Any]])
     assert [s["text"] for s in verbose["segments"]] == [s["text"] for s in body["segments"]]
     assert to_openai_json(body) == {"text": body["text"]}
     assert FORMATS["txt"].write(body).count("\n") <= len(said)
+
+
+SEGMENTS = st.builds(
+    Segment,
+    st.floats(0, 1e5),
+    st.floats(0, 1e5),
+    st.integers(0, 7),
+    st.none() | st.text(max_size=50),
+    st.text(max_size=100),
+    st.none() | st.floats(0, 1),
+    st.none() | st.sampled_from(["words repeat", "perhaps nobody speaks"]),
+)
+
+
+@given(st.lists(SEGMENTS, max_size=6))
+def test_the_same_transcript_is_the_same_file_to_the_byte(segments: list[Segment]) -> None:
+    body = document(*segments)
+    # as Postgres gives it back: its keys in another order
+    kept = json.loads(json.dumps(dict(reversed(body.items()))))
+    for name in ("srt", "vtt", "txt", "verbose_json"):
+        written = {FORMATS[name].write(same) for same in (body, dict(body), kept)}
+        assert len(written) == 1
 
 
 def test_the_languages_are_those_of_whisper_in_its_order() -> None:

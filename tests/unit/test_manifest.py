@@ -139,7 +139,7 @@ def test_the_way_to_a_file_is_its_name_only_below_the_table(tmp_path: Path) -> N
     ("name", "word"),
     [
         *(("language", "e"), ("language", "EN"), ("task", "sing")),
-        *(("speakers", "agent"), ("speakers", "a,b,c")),
+        *(("speakers", "agent"), ("speakers", "a,b,c,d,e,f,g,h,i"), ("vocabulary", "x" * 1001)),
         *(("deadline", "soon"), ("wait_budget_s", "1h"), ("duration_hint_s", "1:30")),
     ],
 )
@@ -158,6 +158,23 @@ def test_a_row_has_its_own_wishes(tmp_path: Path) -> None:
     fields = found.asked.fields("monday")
     assert fields["deadline"] == "2026-03-02T11:00:00+00:00"
     assert fields["wait_budget_s"] == "90"
+
+
+def test_a_row_joins_a_call_and_brings_its_own_words(tmp_path: Path) -> None:
+    table = (
+        "file,vocabulary,call_id,leg,leg_offset_s\n"
+        'a.wav,"Müller, Fairscribe",17,agent,\n'
+        'b.wav,,17,customer,"1,5"\n'
+        "c.wav,,17,customer,soon\n"
+    )
+    (first, second), (broken,) = read_manifest(
+        manifest(tmp_path, table, ("a.wav", "b.wav", "c.wav"))
+    )
+    assert first.asked.fields("x")["vocabulary"] == "Müller, Fairscribe"
+    assert first.asked.metadata == {"call_id": "17", "leg": "agent"}
+    assert second.asked.metadata["leg_offset_s"] == "1,5"
+    assert (broken.line, broken.path) == (4, "c.wav")
+    assert "leg_offset_s" in broken.reason
 
 
 @pytest.mark.parametrize("pair", ["agent", "=7", ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import unicodedata
 from typing import Any
@@ -187,6 +188,33 @@ def test_a_side_that_talks_into_a_long_answer_is_shown_when_it_talks() -> None:
     cues = read(to_vtt(body))
     at = next(n for n, cue in enumerate(cues) if cue[2] == "right")
     assert cues[at - 1][0] <= 15_000 <= cues[at + 1][0]
+
+
+def test_words_in_doubt_begin_with_a_mark_and_still_fit() -> None:
+    doubtful = {**said(LONG, 0, 30, "right"), "doubt": "words repeat"}
+    for write in (to_srt, to_vtt):
+        first, *rest = read(write({"segments": [doubtful, said("Yes.", 30, 31, "right")]}))
+        assert first[3][0].startswith("[?] Thank you")
+        assert not [line for _, _, _, lines in rest for line in lines if "[?]" in line]
+        assert max(width(line) for line in first[3]) <= 42
+
+
+def test_two_who_talk_at_once_have_cues_that_overlap_and_ffmpeg_reads_them_all() -> None:
+    av = pytest.importorskip("av")
+    body = {
+        "segments": [
+            said("Shall I book it?", 10, 14, "left"),
+            said("No --> wait & see <i>", 12.5, 13.25, "right"),
+            said("Good.", 12.5, 13.25, "left"),
+        ]
+    }
+    for write, kind in ((to_srt, "srt"), (to_vtt, "webvtt")):
+        with av.open(io.BytesIO(write(body).encode()), format=kind) as file:
+            packets = [p for p in file.demux() if p.size]
+            times = [(float(p.pts * p.time_base), float(p.duration * p.time_base)) for p in packets]
+            texts = [bytes(p).decode() for p in packets]
+        assert times == [(10, 4), (12.5, 0.75), (12.5, 0.75)]
+        assert "wait" in texts[1]
 
 
 @pytest.mark.parametrize("name", ["Dr. <b>\n-->", "a" * 80, "客服" * 30, "x&y", "\u200b"])

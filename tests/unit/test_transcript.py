@@ -106,6 +106,15 @@ def test_what_was_heard_reads_back_from_json() -> None:
     assert Heard.from_json(written.to_json()) == written
 
 
+@given(st.permutations(range(3)))
+def test_the_order_in_which_windows_were_heard_is_nothing(order: list[int]) -> None:
+    windows = [AGENT, CUSTOMER, window(2, 0, (0.0, 40.0, 5.0))]
+    texts = {0: AGENT_TEXT, 1: CUSTOMER_TEXT, 2: "And good bye. Yes."}
+    said = {n: heard((0.0, windows[n].length_s, texts[n])) for n in range(3)}
+    call = plan(*windows, channels=("left", "right"))
+    assert merge(call, {n: said[n] for n in order}) == merge(call, said)
+
+
 @pytest.mark.parametrize(
     ("channels", "speakers", "named"),
     [
@@ -115,7 +124,11 @@ def test_what_was_heard_reads_back_from_json() -> None:
         (("mono",), None, [None]),
         (("right",), ["agent", "customer"], ["customer"]),  # the left one was silent
         (("right",), None, [None]),
-        (("channel 1", "channel 3"), ["agent", "customer"], ["channel 1", "channel 3"]),
+        (("channel 1", "channel 3"), None, ["channel 1", "channel 3"]),
+        (("channel 1", "channel 3"), ["agent", "customer"], ["agent", "channel 3"]),
+        (("channel 1", "channel 3"), ["agent", "customer", "boss"], ["agent", "boss"]),
+        (("channel 8",), list("abcdefgh"), ["h"]),  # the others were silent
+        (("left", "right"), ["agent", "customer", "boss"], ["agent", "customer"]),
     ],
 )
 def test_sides_are_named_as_the_sender_named_them(
