@@ -111,7 +111,7 @@ class Ticket:
     """Heard out by an earlier grant."""
     options: dict[str, Any]
     """What else was asked: `task` (one of `TASKS`), `speakers` (labels of the left and the right
-    channel)."""
+    channel), `raw_format` (what a recording without a header is)."""
     duration_s: float
     plan_hash: str | None
     model: str | None
@@ -133,6 +133,8 @@ class JobView:
     probed_s: float | None
     """Length the queue first went by; `duration_s` is the decoded one once it is known."""
     probed_source: str | None
+    probe_reason: str | None
+    """Why a cheaper source was not believed; None when the first one was."""
     channels: int | None
     container: str | None
     codec: str | None

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import uuid_utils.compat as uuid_utils
 
 from pipeline.errors import BadRequest
+from pipeline.intake.raw import read_raw_format
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
 from pipeline.wishes import read_deadline, read_duration_hint_s, read_wait_budget_s
@@ -32,6 +33,11 @@ TEXTS = {
     "speakers": (
         "Who is on the left and who on the right channel, such as agent,customer",
         "agent,customer",
+    ),
+    "raw_format": (
+        "What recordings without a header are: mulaw, alaw, sln, g722, gsm or vox, with @RATE "
+        "where it is not the usual one; those that have a header are read by it",
+        "sln@16000",
     ),
     "duration_hint_s": (
         "How long each recording lasts, seconds, as far as known; not trusted, and forgotten once "
@@ -59,7 +65,7 @@ def said(fields: Mapping[str, Any], max_duration_s: float) -> dict[str, Any]:
         "batch_id": _batch_id(fields.get("batch_id")),
         "language": _language(fields.get("language")),
         "metadata": _metadata(fields.get("metadata")),
-        "options": _options(fields.get("task"), fields.get("speakers")),
+        "options": _options(fields),
         "duration_hint_s": read_duration_hint_s(fields.get("duration_hint_s"), max_duration_s),
         "deadline": read_deadline(fields.get("deadline")),
         "wait_budget_s": read_wait_budget_s(fields.get("wait_budget_s")),
@@ -84,8 +90,9 @@ def _language(given: Any) -> str | None:
     return given
 
 
-def _options(task: Any, speakers: Any) -> dict[str, Any]:
+def _options(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Only what was asked for: an option that is absent is the default."""
+    task, speakers, raw_format = (fields.get(n) for n in ("task", "speakers", "raw_format"))
     options: dict[str, Any] = {}
     if task not in (None, "", *TASKS):
         raise BadRequest(f"task is one of {', '.join(TASKS)}, not {_short(task)}.")
@@ -93,6 +100,11 @@ def _options(task: Any, speakers: Any) -> dict[str, Any]:
         options["task"] = task
     if speakers not in (None, ""):
         options["speakers"] = _speakers(speakers)
+    if raw_format not in (None, ""):
+        if not isinstance(raw_format, str):
+            raise BadRequest(f"raw_format is a text such as sln@16000, not {_short(raw_format)}.")
+        read_raw_format(raw_format)
+        options["raw_format"] = raw_format
     return options
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a recording beside its bytes: language, task, speakers, wishes, metadata.
+"""What is asked of a recording beside its bytes: language, task, wishes, metadata and so on.
 
 Mistakes are found here, before anything is sent: a row of a table is refused by its line, an
 option by its name. The API decides in the end.
@@ -11,11 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.errors import BadRequest
+from pipeline.intake.raw import read_raw_format
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
 from pipeline.wishes import read_deadline, read_duration_hint_s, read_wait_budget_s
 
-OPTIONS = ("language", "task", "speakers", "deadline", "wait_budget_s", "duration_hint_s")
+OPTIONS = (
+    "language",
+    "task",
+    "speakers",
+    "raw_format",
+    "deadline",
+    "wait_budget_s",
+    "duration_hint_s",
+)
 """Fields of the form that are one text."""
 
 
@@ -27,6 +36,8 @@ class Asked:
     task: str | None = None
     speakers: str | None = None
     """Labels of the left and the right channel, joined by a comma."""
+    raw_format: str | None = None
+    """What a recording without a header is."""
     deadline: str | None = None
     """RFC 3339 with its offset."""
     wait_budget_s: str | None = None
@@ -68,6 +79,8 @@ def read_asked(words: Mapping[str, str | None], metadata: Mapping[str, str]) -> 
     if task and task not in TASKS:
         raise BadRequest(f"{task[:40]!r} is no task: {' or '.join(TASKS)}.")
     said["speakers"] = _speakers(said["speakers"])
+    if said["raw_format"]:
+        read_raw_format(said["raw_format"])
     by = read_deadline(said["deadline"], local=True)
     said["deadline"] = by.isoformat() if by else ""
     read_wait_budget_s(said["wait_budget_s"])

@@ -17,37 +17,34 @@ from av.audio.stream import AudioStream
 from av.error import FFmpegError
 from av.packet import Packet
 
-from pipeline.errors import EmptyRecording, NoSamples, TooLong
+from pipeline.errors import NoSamples, TooLong
 from pipeline.intake.decode import count
 from pipeline.intake.headers import Header, Unproven, read_header
-from pipeline.intake.opening import NamelessFile, Source, declared_raw, open_audio, sniff
+from pipeline.intake.opening import NamelessFile, Source, look, open_audio
+from pipeline.intake.raw import RawForm
 from pipeline.recording import DurationSource, Probe
 
 _TRIED_PACKETS = 8
 """How many packets are decoded to see that a stream decodes at all."""
 
 
-def probe(file: NamelessFile, file_name: str, max_duration_s: float) -> Probe:
+def probe(file: NamelessFile, file_name: str, max_duration_s: float, raw_format: str = "") -> Probe:
     """Measure a recording.
 
-    `file_name` declares headerless telephony by its extension, nothing else. Raises
+    `raw_format`, or else the extension of `file_name`, declares headerless telephony. Raises
     EmptyRecording, NotAudio, NoAudioStream, NoSamples, DamagedAudio, UnsupportedAudio, or TooLong
     beyond `max_duration_s`.
     """
-    found = _measure(file, file_name, max_duration_s)
+    found = _measure(file, file_name, max_duration_s, raw_format)
     if found.duration_s > max_duration_s:
         raise TooLong(f"The recording lasts {found.duration_s:.0f} s, over {max_duration_s:g} s.")
     return found
 
 
-def _measure(file: NamelessFile, file_name: str, max_duration_s: float) -> Probe:
-    if file.size == 0:
-        raise EmptyRecording
-    file.seek(0)
-    kind = sniff(file.read(64))
-    if raw := declared_raw(file_name, kind):
-        duration_s = file.size / raw.bytes_per_s
-        return Probe(duration_s, "declared", False, "raw", raw.codec, raw.sample_rate_hz, 1)
+def _measure(file: NamelessFile, file_name: str, max_duration_s: float, raw_format: str) -> Probe:
+    kind, raw = look(file, file_name, raw_format)
+    if raw is not None:
+        return _as_declared(file, raw)
     try:
         return _from_header(file, kind)
     except Unproven as doubt:
@@ -56,6 +53,14 @@ def _measure(file: NamelessFile, file_name: str, max_duration_s: float) -> Probe
         return _from_scan(file, max_duration_s, reason)
     except Unproven as doubt:
         return _from_decode(file, max_duration_s, f"{reason}; {doubt}")
+
+
+def _as_declared(file: NamelessFile, raw: RawForm) -> Probe:
+    """As long as its bytes last: every format here has a fixed rate."""
+    duration_s = raw.whole_bytes(file.size) / raw.bytes_per_s
+    if not duration_s:
+        raise NoSamples
+    return Probe(duration_s, "declared", False, "raw", raw.codec, raw.sample_rate_hz, 1)
 
 
 def _from_header(file: NamelessFile, kind: str | None) -> Probe:

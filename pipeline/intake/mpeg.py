@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from pipeline.intake.opening import NamelessFile
+from typing import Protocol
 
 WINDOWS = 24
 """Places of a file that are looked at."""
@@ -13,6 +12,18 @@ _WINDOW_BYTES = 4_096
 _KBITS_V1 = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _KBITS_V2 = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 _RATES_HZ = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
+
+
+class File(Protocol):
+    """What is read of a file here; `opening`, which has one, reads declarations by frames."""
+
+    size: int
+
+    def read(self, count: int = -1) -> bytes:
+        """At most `count` bytes from the position."""
+
+    def seek(self, offset: int) -> int:
+        """Move."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ def frame_at(data: bytes, at: int) -> Frame | None:
     return Frame(bitrate, samples // 8 * bitrate // sample_rate_hz + padding, sample_rate_hz)
 
 
-def sample(file: NamelessFile, start: int) -> Sample:
+def sample(file: File, start: int) -> Sample:
     """Look at `WINDOWS` places between byte `start` and the end of the file."""
     runs = []
     for number in range(WINDOWS):

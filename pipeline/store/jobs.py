@@ -58,6 +58,7 @@ def keep_probe(c: Connection, job_id: str, probe: Probe, bucket: int) -> Waiting
         "duration_s": probe.duration_s,
         "probed_s": probe.duration_s,
         "probed_source": probe.source,
+        "probe_reason": probe.reason or None,
         "duration_source": probe.source,
         "duration_exact": probe.exact,
         "container": probe.container,

@@ -282,7 +282,7 @@ def misbehaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
             """
             import array, ctypes, os, signal, socket, time
             from pipeline.intake import prober_child
-            def run(fds, file_name, max_duration_s):
+            def run(fds, file_name, max_duration_s, raw_format):
                 exec(file_name, globals(), {"fds": fds})
                 return {}
             prober_child._VERBS["probe"] = run

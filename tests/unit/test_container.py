@@ -40,10 +40,12 @@ WEBM = encoded(tone(10, rate=48_000), "webm", "libopus", 48_000)
 def look(tmp_path: Path) -> Look:
     """Probe bytes as a file of a given name."""
 
-    def _look(content: bytes, name: str = "call", max_duration_s: float = 3_600.0) -> Probe:
+    def _look(
+        content: bytes, name: str = "call", max_duration_s: float = 3_600.0, raw_format: str = ""
+    ) -> Probe:
         fd = os.open(write(tmp_path, "upload", content), os.O_RDONLY)
         try:
-            return probe(NamelessFile(fd), name, max_duration_s)
+            return probe(NamelessFile(fd), name, max_duration_s, raw_format)
         finally:
             os.close(fd)
 
@@ -162,8 +164,23 @@ def test_headerless_telephony_is_measured_when_its_name_declares_it(
     assert (found.source, found.duration_s, found.container) == ("declared", true_s, "raw")
 
 
-def test_a_name_does_not_overrule_a_container(look: Look) -> None:
-    assert look(WAV, "call.ulaw").container == "wav"
+@pytest.mark.parametrize("raw_format", ["", "mulaw", "sln@16000"])
+@pytest.mark.parametrize(
+    ("content", "container"),
+    [
+        (WAV, "wav"),
+        (MP3, "mp3"),
+        (MP3[MP3.index(b"\xff\xf3") :], "mp3"),  # without a tag: told by frames that follow
+        (b"ID3\x04\0\0\0\0\0\0" + MP3[MP3.index(b"\xff\xf3") :], "mp3"),
+        (HIGH_ADTS, "aac"),
+        (OPUS, "ogg"),
+    ],
+    ids=["wav", "mp3", "mp3 without tag", "mp3 with tag", "adts", "ogg"],
+)
+def test_a_declaration_does_not_overrule_a_container(
+    look: Look, content: bytes, container: str, raw_format: str
+) -> None:
+    assert look(content, "call.ulaw", raw_format=raw_format).container == container
 
 
 @pytest.mark.parametrize("content", [WAV, MP3, FLAC, OPUS + OPUS], ids=["wav", "mp3", "flac", "2"])
