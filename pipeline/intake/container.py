@@ -11,6 +11,7 @@ A length that nothing supports is never returned: it is found by the next source
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 from av.audio.stream import AudioStream
@@ -18,6 +19,7 @@ from av.error import FFmpegError
 from av.packet import Packet
 
 from pipeline.errors import NoSamples, TooLong
+from pipeline.intake.claims import claimed_s
 from pipeline.intake.decode import count
 from pipeline.intake.headers import Header, Unproven, read_header
 from pipeline.intake.opening import NamelessFile, Source, look, open_audio
@@ -50,9 +52,10 @@ def _measure(file: NamelessFile, file_name: str, max_duration_s: float, raw_form
     except Unproven as doubt:
         reason = str(doubt)
     try:
-        return _from_scan(file, max_duration_s, reason)
+        found, header_s = _from_scan(file, max_duration_s, reason)
     except Unproven as doubt:
-        return _from_decode(file, max_duration_s, f"{reason}; {doubt}")
+        found, header_s = _from_decode(file, max_duration_s, f"{reason}; {doubt}")
+    return replace(found, claimed_s=claimed_s(file, kind, found.duration_s, header_s))
 
 
 def _as_declared(file: NamelessFile, raw: RawForm) -> Probe:
@@ -67,27 +70,31 @@ def _from_header(file: NamelessFile, kind: str | None) -> Probe:
     header: Header = read_header(file, kind)
     if kind == "mp4":
         with open_audio(file) as source:
-            if not _decodes(source, list(islice(source.packets, _TRIED_PACKETS))):
-                raise Unproven("the MP4's first packets do not decode")
+            if trouble := _trouble(source, list(islice(source.packets, _TRIED_PACKETS))):
+                raise Unproven(trouble)
     return Probe(
         header.duration_s, "header", False, header.container, header.codec,
         header.sample_rate_hz, header.channels,
     )  # fmt: skip
 
 
-def _decodes(source: Source, packets: list[Packet[AudioStream]]) -> bool:
-    """Whether any of these packets gives sound."""
-    for packet in packets:
+def _trouble(source: Source, packets: list[Packet[AudioStream]]) -> str | None:
+    """Why these first packets prove nothing: a packet that does not decode has no length to add."""
+    heard = False
+    for number, packet in enumerate(packets, 1):
         try:
-            if source.decode(packet):
-                return True
+            heard = bool(source.decode(packet)) or heard
         except FFmpegError as error:
             if isinstance(error, MemoryError):
                 raise
-    return False
+            return f"packet {number} does not decode"
+    return None if heard else "the first packets do not decode"
 
 
-def _from_scan(file: NamelessFile, max_duration_s: float, reason: str) -> Probe:
+def _from_scan(
+    file: NamelessFile, max_duration_s: float, reason: str
+) -> tuple[Probe, float | None]:
+    """The length by packets, and by the container's own header."""
     with open_audio(file) as source:
         walk = _Walk(source)
         first: list[Packet[AudioStream]] = []
@@ -103,8 +110,8 @@ def _from_scan(file: NamelessFile, max_duration_s: float, reason: str) -> Probe:
                 raise
         if not walk.packets:
             raise NoSamples
-        if not _decodes(source, first):
-            raise Unproven("the first packets do not decode")
+        if trouble := _trouble(source, first):
+            raise Unproven(trouble)
         return _described(source, walk.agreed_s(), "scan", reason)
 
 
@@ -157,15 +164,21 @@ class _Walk:
         return max(self.sum_s, span_s)
 
 
-def _from_decode(file: NamelessFile, max_duration_s: float, reason: str) -> Probe:
+def _from_decode(
+    file: NamelessFile, max_duration_s: float, reason: str
+) -> tuple[Probe, float | None]:
+    """The length by samples, and by the container's own header."""
     with open_audio(file) as source:
         tally = count(source, max_duration_s)
         return _described(source, tally.duration_s, "decode", reason)
 
 
-def _described(source: Source, duration_s: float, by: DurationSource, reason: str) -> Probe:
+def _described(
+    source: Source, duration_s: float, by: DurationSource, reason: str
+) -> tuple[Probe, float | None]:
     decoder = source.decoder
-    return Probe(
+    found = Probe(
         duration_s, by, by == "decode", source.container, source.codec,
         decoder.sample_rate or 0, decoder.channels or 0, reason,
     )  # fmt: skip
+    return found, source.header_s

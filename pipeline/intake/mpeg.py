@@ -65,6 +65,29 @@ def frame_at(data: bytes, at: int) -> Frame | None:
     return Frame(bitrate, samples // 8 * bitrate // sample_rate_hz + padding, sample_rate_hz)
 
 
+def counted_s(data: bytes) -> float | None:
+    """Seconds that the first frame's Xing, Info or VBRI header counts; None without one.
+
+    Fields by the public descriptions of both: flags, then the count of frames after "Xing"; 10
+    bytes, then the count after "VBRI".
+    """
+    at = next((n for n in range(len(data)) if frame_at(data, n)), len(data))
+    frame = frame_at(data, at)
+    if frame is None:
+        return None
+    first = data[at : at + frame.length_bytes]
+    counted = 0
+    for mark, before in ((b"Xing", 8), (b"Info", 8), (b"VBRI", 14)):
+        place = first.find(mark, 4, 48)
+        if place < 0 or len(first) < place + before + 4:
+            continue
+        if mark != b"VBRI" and not first[place + 7] & 1:
+            continue  # it counts bytes only
+        counted = int.from_bytes(first[place + before : place + before + 4], "big")
+    samples = 1_152 if frame.sample_rate_hz >= 32_000 else 576
+    return counted * samples / frame.sample_rate_hz if counted else None
+
+
 def sample(file: File, start: int) -> Sample:
     """Look at `WINDOWS` places between byte `start` and the end of the file."""
     runs = []

@@ -127,6 +127,8 @@ class Source:
     packets: Iterator[Packet[AudioStream]]
     """Every packet, then one empty packet that flushes the decoder."""
     raw: RawForm | None = None
+    header_s: float | None = None
+    """What the container's header claims; None where it claims nothing, or FFmpeg guessed."""
 
     def decode(self, packet: Packet[AudioStream]) -> list[AudioFrame]:
         """Frames of one packet (maybe none). Raises av.error.FFmpegError when it is damaged."""
@@ -170,7 +172,9 @@ def open_audio(file: NamelessFile, file_name: str = "", raw_format: str = "") ->
     except (FFmpegError, ValueError) as error:
         raise _refusal(kind, error) from None
     with container:
-        yield _first_audio(container, raw)
+        source = _first_audio(container, raw)
+        source.header_s = _header_s(container)
+        yield source
 
 
 def _open(file: NamelessFile, raw: RawForm | None) -> InputContainer:
@@ -212,6 +216,20 @@ def _first_audio(container: InputContainer, raw: RawForm | None) -> Source:
     name = container.format.name.split(",")[0]
     tick_s = float(stream.time_base or 0)
     return Source(name, decoder.name, decoder, tick_s, container.demux(stream), raw)
+
+
+_TIMED_STREAMS = ("flac", "mov", "aiff", "asf", "wv")
+"""Containers whose header says how long a stream is. For others FFmpeg divides sizes."""
+
+
+def _header_s(container: InputContainer) -> float | None:
+    name = container.format.name.split(",")[0]
+    stream = container.streams.audio[0]
+    if name in _TIMED_STREAMS and stream.duration and stream.time_base:
+        return float(stream.duration * stream.time_base)
+    if name == "matroska" and container.duration:
+        return container.duration / av.time_base
+    return None
 
 
 def _headerless(file: NamelessFile, raw: RawForm) -> Source:
