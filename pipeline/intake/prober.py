@@ -83,6 +83,11 @@ class Prober:
         """
         return _read(self._ask("survey", [fd, out_fd], file_name, raw_format), _report)
 
+    @property
+    def server_pid(self) -> int:
+        """The process that forks a child for each request, for whoever measures it."""
+        return self._current().pid
+
     def close(self) -> None:
         """End the server and whatever it is doing. A later request starts it again."""
         with self._lock:
@@ -181,6 +186,12 @@ class _Server:
         finally:
             started.set()
         self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
 
     def alive(self) -> bool:
         """Whether it still runs and belongs to this process (not to one this was forked from)."""

@@ -66,12 +66,6 @@ def packed(folder: Path) -> Iterator[int]:
         os.close(out)
 
 
-def server_pid(prober: Prober) -> int:
-    server = prober._current()
-    assert server._process is not None
-    return server._process.pid
-
-
 def gone(pid: int, within_s: float = 5.0) -> bool:
     """Whether a process ends (or is a zombie nobody of ours left) within a time."""
     deadline = time.monotonic() + within_s
@@ -170,7 +164,7 @@ def test_the_server_has_one_thread_few_descriptors_and_no_secret(
     own = Prober()
     with opened(tmp_path, wav(CALL)) as fd:
         own.probe(fd, "call.wav")
-    pid = server_pid(own)
+    pid = own.server_pid
     assert idle(pid)
     assert len(os.listdir(f"/proc/{pid}/task")) == 1
     assert len(os.listdir(f"/proc/{pid}/fd")) <= 5  # 0 to 2, the socket, the selector
@@ -180,9 +174,9 @@ def test_the_server_has_one_thread_few_descriptors_and_no_secret(
 
 def test_a_killed_server_is_started_again(tmp_path: Path) -> None:
     own = Prober()
-    first = server_pid(own)
+    first = own.server_pid
     for _ in range(2):
-        os.kill(server_pid(own), signal.SIGKILL)
+        os.kill(own.server_pid, signal.SIGKILL)
         with opened(tmp_path, wav(CALL)) as fd:
             assert own.probe(fd, "call.wav").duration_s == pytest.approx(12.0)
     assert gone(first)
@@ -193,7 +187,7 @@ def test_a_request_in_flight_survives_the_end_of_its_server(tmp_path: Path) -> N
     own = Prober()
     with opened(tmp_path, wav(np.tile(CALL, 40))) as fd, packed(tmp_path) as out:
         own.probe(fd, "call.wav")
-        pid = server_pid(own)
+        pid = own.server_pid
         threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
         plan = own.survey(fd, out, "call.wav").plan
         assert plan.duration_s == pytest.approx(480.0)
@@ -206,7 +200,7 @@ def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
     own = Prober()
     with opened(tmp_path, wav(CALL)) as fd:
         own.probe(fd, "call.wav")
-    pid = server_pid(own)
+    pid = own.server_pid
     assert idle(pid)
     own.close()
     own.close()
@@ -234,7 +228,7 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path: Path, busy: bool, fo
         if {forked} and not heir:
             os.closerange(0, 3)
             signal.pause()
-        print(prober._server._process.pid, heir, flush=True)
+        print(prober.server_pid, heir, flush=True)
         threading.Event().wait()
     """
     parent = subprocess.Popen(
@@ -266,7 +260,7 @@ def test_a_server_outlives_the_thread_that_first_asked_for_it(tmp_path: Path) ->
     thread.start()
     thread.join()
     (own,) = made
-    pid = server_pid(own)
+    pid = own.server_pid
     time.sleep(0.2)
     assert not gone(pid, within_s=0.3)
     own.close()
