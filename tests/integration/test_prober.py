@@ -6,6 +6,7 @@ starts the same server with one more verb.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -329,30 +330,76 @@ def test_a_child_that_fails_costs_itself_and_is_told_by_name(
     assert type(caught.value) is raised
 
 
-OPEN_A_FILE = "open('/etc/hostname')"
-WRITE_A_FILE = "open('/tmp/fairscribe-escaped', 'w')"
-LIST_A_FOLDER = "os.listdir('/')"
-CONNECT = "socket.socket().connect(('127.0.0.1', PORT))"
-KILL_THE_SERVER = "os.kill(os.getppid(), signal.SIGKILL)"
-START_A_PROGRAM = "os.execv('/bin/true', ['true'])"
+OPENINGS = [
+    "open('/etc/hostname')",
+    "open(VICTIM, 'w')",
+    "open('/proc/self/fd/%d' % fds[1], 'r+b')",  # the recording again, to write to it
+    "open('/proc/%d/environ' % os.getppid())",
+    "os.listdir('/')",
+    "os.open('/', os.O_PATH)",
+    "os.dup(fds[1])",
+    "os.memfd_create('x')",
+    "os.pipe()",
+    "socket.socket().connect(('127.0.0.1', PORT))",
+    "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
+    "socket.socket(socket.AF_UNIX).connect(LISTENING)",
+    "socket.socket(socket.AF_UNIX).connect('\\0abstract')",
+]
+DEEDS = [
+    "os.unlink(VICTIM)",
+    "os.truncate(VICTIM, 0)",
+    "os.rename(VICTIM, VICTIM + 'x')",
+    "os.symlink(VICTIM, VICTIM + 'x')",
+    "os.mkdir(VICTIM + 'x')",
+    "os.execv('/bin/true', ['true'])",
+    "os.kill(os.getppid(), signal.SIGKILL)",
+    "os.kill(os.getppid(), 0)",
+]
 
 
-@pytest.mark.skipif(landlock_abi() < 6, reason="this kernel's Landlock is older than version 6")
-@pytest.mark.parametrize(
-    "line",
-    [OPEN_A_FILE, WRITE_A_FILE, LIST_A_FOLDER, CONNECT, KILL_THE_SERVER, START_A_PROGRAM],
-)
-def test_a_child_taken_over_reaches_nothing(misbehaving: Callable[..., None], line: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        attempt = line.replace("PORT", str(server.getsockname()[1]))
+def kept_out(
+    misbehaving: Callable[..., None], folder: Path, line: str, allowed: tuple[int, ...]
+) -> None:
+    """A line of a child that was taken over: it must fail, by one of these error numbers."""
+    victim = write(folder, "neighbour.wav", b"another caller's recording")
+    listening = folder / "socket"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as local,
+    ):
+        local.bind(str(listening))
+        local.listen()
+        attempt = (
+            line.replace("PORT", str(server.getsockname()[1]))
+            .replace("VICTIM", repr(str(victim)))
+            .replace("LISTENING", repr(str(listening)))
+        )
         check = f"""
 try:
     {attempt}
-except PermissionError:
+except OSError as error:
+    assert error.errno in {allowed}, error
     raise OSError(28, 'kept out')
 """
         with pytest.raises(PartDown, match="kept out"):
             misbehaving(check)
+    assert victim.read_bytes() == b"another caller's recording"
+    assert sorted(folder.iterdir()) == [victim, listening]
+
+
+@pytest.mark.parametrize("line", OPENINGS)
+def test_a_child_taken_over_opens_nothing_whatever_the_kernel(
+    misbehaving: Callable[..., None], tmp_path: Path, line: str
+) -> None:
+    kept_out(misbehaving, tmp_path, line, (errno.EMFILE, errno.EINVAL))  # EINVAL: dup
+
+
+@pytest.mark.skipif(landlock_abi() < 6, reason="this kernel's Landlock is older than version 6")
+@pytest.mark.parametrize("line", DEEDS)
+def test_a_child_taken_over_changes_nothing(
+    misbehaving: Callable[..., None], tmp_path: Path, line: str
+) -> None:
+    kept_out(misbehaving, tmp_path, line, (errno.EACCES, errno.EPERM))
 
 
 def test_a_child_holds_only_what_it_was_given(misbehaving: Callable[..., None]) -> None:
