@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import wave
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
 
@@ -25,6 +27,7 @@ from pipeline.store.session import transaction
 from tests.lines import plan_of_windows, states
 from tests.sounds import joined, silence, voice
 from workers.app import make_app
+from workers.errands import _once
 
 
 def tone(seconds: float) -> bytes:
@@ -174,3 +177,19 @@ def test_a_job_that_cannot_be_committed_leaves_no_file(
 def test_a_redis_that_answers_errors_is_waited_out_like_one_that_is_gone() -> None:
     with make_app(read_settings({"FAIRSCRIBE_REDIS_URL": "redis://h/0"})).connection() as broker:
         assert issubclass(ResponseError, broker.connection_errors)
+
+
+def test_what_many_threads_ask_for_at_once_is_made_once() -> None:
+    """Eight threads of a worker meet at its first probes: one sandbox, not eight."""
+    made = []
+
+    def make() -> object:
+        time.sleep(0.05)  # as a process takes to start
+        made.append(object())
+        return made[-1]
+
+    get = _once(make)
+    with ThreadPoolExecutor(8) as threads:
+        got = list(threads.map(lambda _: get(), range(8)))
+    assert len(made) == 1
+    assert set(got) == set(made)

@@ -403,8 +403,9 @@ def test_a_child_taken_over_changes_nothing(
 
 
 def test_a_child_holds_only_what_it_was_given(misbehaving: Callable[..., None]) -> None:
-    """0 to 2, the reply, the recording: no socket to the server, no other child's recording."""
+    """The reply, the recording: no socket to the server, no log, no other child's recording."""
     line = (
+        "assert {os.fstat(fd).st_rdev for fd in range(3)} == {os.makedev(1, 3)}\n"  # /dev/null
         "alive = []\n"
         "for fd in range(3, 64):\n"
         "    try: os.fstat(fd); alive.append(fd)\n"
