@@ -68,14 +68,16 @@ def _as_declared(file: NamelessFile, raw: RawForm) -> Probe:
 
 def _from_header(file: NamelessFile, kind: str | None) -> Probe:
     header: Header = read_header(file, kind)
+    rate_hz, channels = header.sample_rate_hz, header.channels
     if kind == "mp4":
         with open_audio(file) as source:
             if trouble := _trouble(source, list(islice(source.packets, _TRIED_PACKETS))):
                 raise Unproven(trouble)
+            # the table of an MP4 says 2 channels also of mono sound; the decoder knows
+            rate_hz, channels = source.decoder.sample_rate, source.decoder.channels
     return Probe(
-        header.duration_s, "header", False, header.container, header.codec,
-        header.sample_rate_hz, header.channels,
-    )  # fmt: skip
+        header.duration_s, "header", False, header.container, header.codec, rate_hz, channels
+    )
 
 
 def _trouble(source: Source, packets: list[Packet[AudioStream]]) -> str | None:

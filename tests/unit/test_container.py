@@ -36,6 +36,8 @@ FLAC = encoded(tone(10), "flac", "flac")
 NOISY_FLAC = encoded(noise(10), "flac", "flac")  # as many bytes in each second
 LOW_ADTS = encoded(tone(5, rate=8_000), "adts", "aac", 8_000)
 HIGH_ADTS = encoded(tone(5), "adts", "aac")
+_PCM32_WAV = encoded(tone(10), "wav", "pcm_s32le")
+FLOAT_WAV = _PCM32_WAV[:44] + b"\3" + _PCM32_WAV[45:]  # extensible: the subformat says float
 WEBM = encoded(tone(10, rate=48_000), "webm", "libopus", 48_000)
 
 
@@ -69,11 +71,17 @@ def with_data_size(content: bytes, size: int) -> bytes:
         (MP3, "header", "mp3", "mp3"),
         (M4A, "header", "mov", "aac"),
         (OPUS, "header", "ogg", "opus"),
+        (encoded(tone(10, rate=48_000), "ogg", "libopus", 48_000, 8_000), "header", "ogg", "opus"),
+        (FLOAT_WAV, "header", "wav", "pcm_f32le"),
+        (encoded(tone(10), "wav", "pcm_s24le"), "header", "wav", "pcm_s24le"),
         (FLAC, "scan", "flac", "flac"),
         (WEBM, "scan", "matroska", "opus"),
         (encoded(tone(10), "adts", "aac"), "scan", "aac", "aac"),
     ],
-    ids=["wav", "mulaw", "mp3", "m4a", "opus", "flac", "webm", "adts"],
+    ids=[
+        *("wav", "mulaw", "mp3", "m4a", "opus", "small opus", "float wav", "24 bit wav"),
+        *("flac", "webm", "adts"),
+    ],
 )
 def test_a_sound_file_is_measured_by_the_cheapest_source_that_can_be_checked(
     look: Look, content: bytes, source: str, container: str, codec: str
