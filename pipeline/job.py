@@ -111,7 +111,8 @@ class Ticket:
     """Heard out by an earlier grant: the one of most speech."""
     options: dict[str, Any]
     """What else was asked: `task` (one of `TASKS`), `speakers` (labels of the channels in order),
-    `vocabulary` (names and terms likely to be said)."""
+    `vocabulary` (names and terms likely to be said), `raw_format` (what one without a header
+    is)."""
     duration_s: float
     plan_hash: str | None
     model: str | None
@@ -139,6 +140,8 @@ class JobView:
     probed_source: str | None
     transcribed_s: float | None
     """Speech with words that nobody doubts; None until it is completed."""
+    probe_reason: str | None
+    """Why a cheaper source was not believed; None when the first one was."""
     channels: int | None
     container: str | None
     codec: str | None

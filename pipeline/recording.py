@@ -42,6 +42,20 @@ class Probe:
     channels: int
     reason: str = ""
     """Why a cheaper source was not believed; empty when the first one was."""
+    claimed_s: float | None = None
+    """What the header claims, seconds, when that is over a tenth more than was found: the rest was
+    cut off. Else None."""
+
+    @property
+    def cut_off(self) -> str | None:
+        """That sound is missing, in words a person understands; None when none is.
+
+        >>> Probe(8.8, "scan", False, "mov", "aac", 16_000, 1, "", claimed_s=18.285).cut_off
+        'the header claims 18.3 s, 8.8 s are there'
+        """
+        if self.claimed_s is None:
+            return None
+        return f"the header claims {self.claimed_s:.1f} s, {self.duration_s:.1f} s are there"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 from celery import bootsteps
 from celery.beat import EmbeddedService, Scheduler
@@ -39,6 +40,8 @@ from workers.app import app
 from workers.caretaker import Caretaker
 from workers.ready import say_ready, still_ready
 
+Made = TypeVar("Made")
+
 SWEEP, RATIO, ORDER = "fairscribe.sweep", "fairscribe.ratio", "fairscribe.order"
 LEARN, CALIBRATE, TIDY = "fairscribe.learn", "fairscribe.calibrate", "fairscribe.tidy"
 
@@ -60,6 +63,7 @@ FETCHES_AT_ONCE = 4
 FETCHES_SWEPT = 4 * FETCHES_AT_ONCE
 """Each fetch that ends asks for the next: a few messages keep all going."""
 
+_to_close: list[Prober] = []
 _fetching = threading.BoundedSemaphore(FETCHES_AT_ONCE)
 _stopping = threading.Event()
 
@@ -69,22 +73,40 @@ app.conf.beat_schedule = {
 }
 
 
-@lru_cache(maxsize=1)
+def _once(make: Callable[[], Made]) -> Callable[[], Made]:
+    """Make it when it is first asked for, once.
+
+    `lru_cache` alone makes two where two threads ask at the same moment: of a sandbox the second
+    would live, unused, as long as the worker.
+    """
+    made, lock = lru_cache(maxsize=1)(make), threading.Lock()
+
+    @wraps(make)
+    def get() -> Made:
+        with lock:
+            return made()
+
+    return get
+
+
+@_once
 def parts() -> Parts:
     """The parts of this process."""
     return open_parts(read_settings())
 
 
-@lru_cache(maxsize=1)
+@_once
 def prober() -> Prober:
     """The sandbox of this process, shared by its threads.
 
     Not borrowed from `workers.survey`: importing that would make this worker survey, too.
     """
-    return Prober(max_duration_s=parts().settings.max_duration_h * 3600)
+    made = Prober(max_duration_s=parts().settings.max_duration_h * 3600)
+    _to_close.append(made)
+    return made
 
 
-@lru_cache(maxsize=1)
+@_once
 def fetcher() -> Fetcher:
     """The way out to callers' URLs."""
     settings = parts().settings
@@ -226,11 +248,11 @@ def _hurry(**_: Any) -> None:
 @worker_shutdown.connect
 def _end(**_: Any) -> None:
     _caretaker().stop()
-    if prober.cache_info().currsize:
-        prober().close()
+    for sandbox in _to_close:
+        sandbox.close()
 
 
-@lru_cache(maxsize=1)
+@_once
 def _caretaker() -> Caretaker:
     return Caretaker(parts(), on_tick=_show_work)
 

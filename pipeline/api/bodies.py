@@ -97,6 +97,10 @@ class Job(BaseModel):
         description="Length before it was decoded: what the queue first went by", examples=[214.5]
     )
     probed_source: str | None = Field(description="Who said that", examples=["header"])
+    probe_reason: str | None = Field(
+        description="Why a cheaper source was not believed; null when the first one was",
+        examples=["the WAV header claims 4294967295 bytes of sound in 160044"],
+    )
     transcribed_s: float | None = Field(
         description="Speech with words that nobody doubts; null until it is completed",
         examples=[150.2],
@@ -115,6 +119,9 @@ class Job(BaseModel):
     )
     vocabulary: str | None = Field(
         description="Names and terms likely to be said, as told", examples=["Müller, Fairscribe"]
+    )
+    raw_format: str | None = Field(
+        description="What a recording without a header was said to be", examples=["sln@16000"]
     )
     source_url: str | None = Field(
         description="Where it was fetched from, without name and password; null: it was uploaded",
@@ -165,6 +172,7 @@ class Job(BaseModel):
             task=view.options.get("task", TASKS[0]),
             speakers=view.options.get("speakers"),
             vocabulary=view.options.get("vocabulary"),
+            raw_format=view.options.get("raw_format"),
             source_url=shown_url(view.source_url) if view.source_url else None,
             task_url=f"{flower}/task/{view.id}" if flower and view.started_at else None,
             status=public_status(view.state),  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import uuid_utils.compat as uuid_utils
 
 from pipeline.errors import BadRequest
+from pipeline.intake.raw import read_raw_format
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
 from pipeline.transcript.legs import read_place
@@ -40,6 +41,11 @@ TEXTS = {
     "vocabulary": (
         f"Names and terms likely to be said, at most {VOCABULARY_LIMIT:,} characters",
         "Müller, Fairscribe",
+    ),
+    "raw_format": (
+        "What recordings without a header are: mulaw, alaw, sln, g722, gsm or vox, with @RATE "
+        "where it is not the usual one; those that have a header are read by it",
+        "sln@16000",
     ),
     "duration_hint_s": (
         "How long each recording lasts, seconds, as far as known; not trusted, and forgotten once "
@@ -98,8 +104,8 @@ def _language(given: Any) -> str | None:
 
 def _options(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Only what was asked for: an option that is absent is the default."""
+    task, speakers, raw_format = (fields.get(n) for n in ("task", "speakers", "raw_format"))
     options: dict[str, Any] = {}
-    task, speakers = fields.get("task"), fields.get("speakers")
     if task not in (None, "", *TASKS):
         raise BadRequest(f"task is one of {', '.join(TASKS)}, not {_short(task)}.")
     if task and task != TASKS[0]:
@@ -108,6 +114,11 @@ def _options(fields: Mapping[str, Any]) -> dict[str, Any]:
         options["speakers"] = _speakers(speakers)
     if vocabulary := read_vocabulary(fields.get("vocabulary")):
         options["vocabulary"] = vocabulary
+    if raw_format not in (None, ""):
+        if not isinstance(raw_format, str):
+            raise BadRequest(f"raw_format is a text such as sln@16000, not {_short(raw_format)}.")
+        read_raw_format(raw_format)
+        options["raw_format"] = raw_format
     return options
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a recording beside its bytes: language, speakers, terms, wishes, metadata.
+"""What is asked of a recording beside its bytes: language, speakers, terms, wishes and so on.
 
 Mistakes are found here, before anything is sent: a row of a table is refused by its line, an
 option by its name. The API decides in the end.
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.errors import BadRequest
+from pipeline.intake.raw import read_raw_format
 from pipeline.job import AUTO, TASKS
 from pipeline.transcript.languages import LANGUAGES
 from pipeline.transcript.legs import read_place
@@ -19,8 +20,7 @@ from pipeline.vocabulary import read_vocabulary
 from pipeline.wishes import read_deadline, read_duration_hint_s, read_wait_budget_s
 
 OPTIONS = (
-    *("language", "task", "speakers"),
-    "vocabulary",
+    *("language", "task", "speakers", "vocabulary", "raw_format"),
     *("deadline", "wait_budget_s", "duration_hint_s"),
 )
 """Fields of the form that are one text."""
@@ -36,6 +36,8 @@ class Asked:
     """Labels of the channels, the left one first, joined by commas."""
     vocabulary: str | None = None
     """Names and terms likely to be said."""
+    raw_format: str | None = None
+    """What a recording without a header is."""
     deadline: str | None = None
     """RFC 3339 with its offset."""
     wait_budget_s: str | None = None
@@ -79,6 +81,8 @@ def read_asked(words: Mapping[str, str | None], metadata: Mapping[str, str]) -> 
     said["speakers"] = _speakers(said["speakers"])
     said["vocabulary"] = read_vocabulary(said["vocabulary"])
     read_place(metadata)
+    if said["raw_format"]:
+        read_raw_format(said["raw_format"])
     by = read_deadline(said["deadline"], local=True)
     said["deadline"] = by.isoformat() if by else ""
     read_wait_budget_s(said["wait_budget_s"])

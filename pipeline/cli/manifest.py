@@ -1,11 +1,11 @@
 """A table of recordings (CSV) to recordings worth sending; broken rows are named by their line.
 
 The first line names the columns: `file` or `url` (or both, one filled a row), and if wanted
-`language`, `speakers`, `task`, `vocabulary`, `deadline`, `wait_budget_s`, `duration_hint_s`; every
-other column is metadata, also those that join the legs of a call (`call_id`, `leg`,
-`leg_offset_s`). UTF-8, fields separated by comma, semicolon or tab, quoted as spreadsheets do. A
-row that cannot be read spoils no other: a quote that is never closed costs its own line and not the
-rest of the file.
+`language`, `speakers`, `task`, `vocabulary`, `raw_format`, `deadline`, `wait_budget_s`,
+`duration_hint_s`; every other column is metadata, also those that join the legs of a call
+(`call_id`, `leg`, `leg_offset_s`). UTF-8, fields separated by comma, semicolon or tab, quoted as
+spreadsheets do. A row that cannot be read spoils no other: a quote that is never closed costs its
+own line and not the rest of the file.
 """
 
 from __future__ import annotations

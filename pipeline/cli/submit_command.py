@@ -58,6 +58,9 @@ def submit_command(
         str | None, typer.Option(help="Names and terms likely to be said: Müller,Fairscribe")
     ] = None,
     task: Annotated[str | None, typer.Option(help="transcribe or translate")] = None,
+    raw_format: Annotated[
+        str | None, typer.Option(help="What files without a header are: mulaw, sln@16000, vox@6000")
+    ] = None,
     deadline: Annotated[
         str | None, typer.Option(help="Wanted by then: 2026-03-02T12:00, local or with offset")
     ] = None,
@@ -75,7 +78,7 @@ def submit_command(
     """Send recordings; the same command again sends what is missing."""
     settings = read_settings()
     typed = {"batch_id": batch_id, "language": language, "speakers": speakers, "task": task}
-    typed |= {"vocabulary": vocabulary}
+    typed |= {"vocabulary": vocabulary, "raw_format": raw_format}
     typed |= {"deadline": deadline, "wait_budget_s": wait_budget}
     wanted = _understand(paths or [], manifest, typed, metadata or [], null=null)
     for lost in wanted.lost:

@@ -11,78 +11,92 @@ A length that nothing supports is never returned: it is found by the next source
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 from av.audio.stream import AudioStream
 from av.error import FFmpegError
 from av.packet import Packet
 
-from pipeline.errors import EmptyRecording, NoSamples, TooLong
+from pipeline.errors import NoSamples, TooLong
+from pipeline.intake.claims import claimed_s
 from pipeline.intake.decode import count
 from pipeline.intake.headers import Header, Unproven, read_header
-from pipeline.intake.opening import NamelessFile, Source, declared_raw, open_audio, sniff
+from pipeline.intake.opening import NamelessFile, Source, look, open_audio
+from pipeline.intake.raw import RawForm
 from pipeline.recording import DurationSource, Probe
 
 _TRIED_PACKETS = 8
 """How many packets are decoded to see that a stream decodes at all."""
 
 
-def probe(file: NamelessFile, file_name: str, max_duration_s: float) -> Probe:
+def probe(file: NamelessFile, file_name: str, max_duration_s: float, raw_format: str = "") -> Probe:
     """Measure a recording.
 
-    `file_name` declares headerless telephony by its extension, nothing else. Raises
+    `raw_format`, or else the extension of `file_name`, declares headerless telephony. Raises
     EmptyRecording, NotAudio, NoAudioStream, NoSamples, DamagedAudio, UnsupportedAudio, or TooLong
     beyond `max_duration_s`.
     """
-    found = _measure(file, file_name, max_duration_s)
+    found = _measure(file, file_name, max_duration_s, raw_format)
     if found.duration_s > max_duration_s:
         raise TooLong(f"The recording lasts {found.duration_s:.0f} s, over {max_duration_s:g} s.")
     return found
 
 
-def _measure(file: NamelessFile, file_name: str, max_duration_s: float) -> Probe:
-    if file.size == 0:
-        raise EmptyRecording
-    file.seek(0)
-    kind = sniff(file.read(64))
-    if raw := declared_raw(file_name, kind):
-        duration_s = file.size / raw.bytes_per_s
-        return Probe(duration_s, "declared", False, "raw", raw.codec, raw.sample_rate_hz, 1)
+def _measure(file: NamelessFile, file_name: str, max_duration_s: float, raw_format: str) -> Probe:
+    kind, raw = look(file, file_name, raw_format)
+    if raw is not None:
+        return _as_declared(file, raw)
     try:
         return _from_header(file, kind)
     except Unproven as doubt:
         reason = str(doubt)
     try:
-        return _from_scan(file, max_duration_s, reason)
+        found, header_s = _from_scan(file, max_duration_s, reason)
     except Unproven as doubt:
-        return _from_decode(file, max_duration_s, f"{reason}; {doubt}")
+        found, header_s = _from_decode(file, max_duration_s, f"{reason}; {doubt}")
+    return replace(found, claimed_s=claimed_s(file, kind, found.duration_s, header_s))
+
+
+def _as_declared(file: NamelessFile, raw: RawForm) -> Probe:
+    """As long as its bytes last: every format here has a fixed rate."""
+    duration_s = raw.whole_bytes(file.size) / raw.bytes_per_s
+    if not duration_s:
+        raise NoSamples
+    return Probe(duration_s, "declared", False, "raw", raw.codec, raw.sample_rate_hz, 1)
 
 
 def _from_header(file: NamelessFile, kind: str | None) -> Probe:
     header: Header = read_header(file, kind)
+    rate_hz, channels = header.sample_rate_hz, header.channels
     if kind == "mp4":
         with open_audio(file) as source:
-            if not _decodes(source, list(islice(source.packets, _TRIED_PACKETS))):
-                raise Unproven("the MP4's first packets do not decode")
+            if trouble := _trouble(source, list(islice(source.packets, _TRIED_PACKETS))):
+                raise Unproven(trouble)
+            # the table of an MP4 says 2 channels also of mono sound; the decoder knows
+            rate_hz, channels = source.decoder.sample_rate, source.decoder.channels
     return Probe(
-        header.duration_s, "header", False, header.container, header.codec,
-        header.sample_rate_hz, header.channels,
-    )  # fmt: skip
+        header.duration_s, "header", False, header.container, header.codec, rate_hz, channels
+    )
 
 
-def _decodes(source: Source, packets: list[Packet[AudioStream]]) -> bool:
-    """Whether any of these packets gives sound."""
-    for packet in packets:
+def _trouble(source: Source, packets: list[Packet[AudioStream]]) -> str | None:
+    """Why these first packets prove nothing: a packet that does not decode has no length to add."""
+    heard = False
+    for number, packet in enumerate(packets, 1):
         try:
-            if source.decode(packet):
-                return True
+            heard = bool(source.decode(packet)) or heard
         except FFmpegError as error:
             if isinstance(error, MemoryError):
                 raise
-    return False
+            return f"packet {number} does not decode"
+    return None if heard else "the first packets do not decode"
 
 
-def _from_scan(file: NamelessFile, max_duration_s: float, reason: str) -> Probe:
+def _from_scan(
+    file: NamelessFile, max_duration_s: float, reason: str
+) -> tuple[Probe, float | None]:
+    """The length by packets, and by the container's own header."""
     with open_audio(file) as source:
         walk = _Walk(source)
         first: list[Packet[AudioStream]] = []
@@ -98,8 +112,8 @@ def _from_scan(file: NamelessFile, max_duration_s: float, reason: str) -> Probe:
                 raise
         if not walk.packets:
             raise NoSamples
-        if not _decodes(source, first):
-            raise Unproven("the first packets do not decode")
+        if trouble := _trouble(source, first):
+            raise Unproven(trouble)
         return _described(source, walk.agreed_s(), "scan", reason)
 
 
@@ -152,15 +166,21 @@ class _Walk:
         return max(self.sum_s, span_s)
 
 
-def _from_decode(file: NamelessFile, max_duration_s: float, reason: str) -> Probe:
+def _from_decode(
+    file: NamelessFile, max_duration_s: float, reason: str
+) -> tuple[Probe, float | None]:
+    """The length by samples, and by the container's own header."""
     with open_audio(file) as source:
         tally = count(source, max_duration_s)
         return _described(source, tally.duration_s, "decode", reason)
 
 
-def _described(source: Source, duration_s: float, by: DurationSource, reason: str) -> Probe:
+def _described(
+    source: Source, duration_s: float, by: DurationSource, reason: str
+) -> tuple[Probe, float | None]:
     decoder = source.decoder
-    return Probe(
+    found = Probe(
         duration_s, by, by == "decode", source.container, source.codec,
         decoder.sample_rate or 0, decoder.channels or 0, reason,
     )  # fmt: skip
+    return found, source.header_s

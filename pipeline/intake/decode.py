@@ -58,16 +58,18 @@ class Decoded:
     codec: str
 
 
-def decode(file: NamelessFile, file_name: str, max_duration_s: float) -> Decoded:
+def decode(
+    file: NamelessFile, file_name: str, max_duration_s: float, raw_format: str = ""
+) -> Decoded:
     """Decode the first audio stream whole.
 
-    `file_name` declares headerless telephony, nothing else. Raises TooLong beyond
+    `raw_format`, or else `file_name`, declares headerless telephony. Raises TooLong beyond
     `max_duration_s` (seconds), NoSamples when there was nothing to decode, DamagedAudio when
     nothing could be decoded, and what `opening.open_audio` raises.
     """
     tally = Tally()
     tracks = Tracks()
-    with open_audio(file, file_name) as source:
+    with open_audio(file, file_name, raw_format) as source:
         for frame in frames(source, tally, max_duration_s):
             tracks.add(frame)
         channels = tracks.close(tally.channels)

@@ -66,8 +66,17 @@ def _wav(file: NamelessFile) -> Header:
     slack = max(65_536, 0.02 * file.size)
     if not 0 < claimed <= file.size or claimed < file.size - slack:
         raise Unproven(f"the WAV header claims {claimed:.0f} bytes of sound in {file.size}")
-    codec = "pcm_u8" if bits == 8 and form in (1, 0xFFFE) else _WAV_CODECS[form].format(bits)
+    form = _wav_subform(file) if form == 0xFFFE else form
+    codec = "pcm_u8" if bits == 8 and form == 1 else _WAV_CODECS.get(form, "pcm_s{}le").format(bits)
     return Header(info.length, "wav", codec, info.sample_rate, info.channels)
+
+
+def _wav_subform(file: NamelessFile) -> int:
+    """What samples an extensible WAV holds, by the head of its subformat; 1 if it has none."""
+    file.seek(0)
+    head = file.read(4_096)
+    at = head.find(b"fmt ", 12) + 32
+    return struct.unpack("<H", head[at : at + 2])[0] if at >= 44 and len(head) >= at + 2 else 1
 
 
 def _mp3(file: NamelessFile) -> Header:
@@ -104,8 +113,10 @@ def _mp4(file: NamelessFile) -> Header:
     atoms = Atoms(file)
     info = MP4Info(atoms, file)  # type: ignore[no-untyped-call]
     tracks = sum(child.name == b"trak" for child in atoms[b"moov"].children)
-    if tracks != 1 or not info.channels or not info.codec or info.length <= 0:
-        raise Unproven(f"the MP4 has {tracks} tracks, or no length")
+    if tracks != 1:
+        raise Unproven(f"the MP4 has {tracks} tracks")
+    if not info.channels or not info.codec or info.length <= 0:
+        raise Unproven("the MP4's header does not say how long its track is")
     bitrate = 8 * sum(size for name, size in boxes if name == b"mdat") / info.length
     nominal = info.bitrate if info.codec.startswith("mp4a") and info.bitrate else bitrate
     if not 4_000 <= bitrate <= 3e6 or not 0.5 <= bitrate / nominal <= 2:
@@ -143,12 +154,16 @@ def _ogg(file: NamelessFile) -> Header:
     file.seek(0)
     head = file.read(65_536)
     ticks_per_s, skip, made = _ogg_codec(head)
-    serial, last, first = head[14:18], 0, None
+    serial, last, first, seen = head[14:18], 0, None, -1
     for number in range(_OGG_WINDOWS):
-        file.seek(file.size * number // _OGG_WINDOWS)
+        start = file.size * number // _OGG_WINDOWS
+        file.seek(start)
         window = file.read(min(max(4_096, file.size // _OGG_WINDOWS), 65_536))
         for at, page_serial, begins, clock in _pages(window):
-            if page_serial != serial or (begins and number + at > 0):
+            if start + at <= seen:
+                continue  # windows of a small file overlap
+            seen = start + at
+            if page_serial != serial or (begins and seen > 0):
                 raise Unproven("the Ogg file holds more than one stream")
             if 0 <= clock < last:
                 raise Unproven("the Ogg clock goes back")

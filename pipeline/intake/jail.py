@@ -1,8 +1,9 @@
 """Give up every right but reading one recording. Called in a child just forked, never elsewhere.
 
-A parser that is taken over then holds a few file descriptors and a processor, for a while: no more
-memory or time than an honest recording needs, and, where the kernel has Landlock, no files, no TCP
-and (from its ABI 6 on) no signals to others. UDP stays open, and an older kernel stops neither.
+A parser that is taken over then holds the descriptors it was given and a processor, for a while: it
+gets no further descriptor, so no file is opened and no socket made whatever the kernel, and no more
+memory or time than an honest recording needs. Where the kernel has Landlock it changes no file by
+its name, runs no program and (from ABI 6 on) sends no signal to others.
 """
 
 from __future__ import annotations
@@ -56,7 +57,6 @@ def confine(limits: Limits, keep: Iterable[int]) -> None:
     _close_all_but(keep)
     for which, most in (
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, 64),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_AS, limits.memory_bytes),
     ):
@@ -65,6 +65,9 @@ def confine(limits: Limits, keep: Iterable[int]) -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _landlock()
+    # Those that are open stay of use; open(), socket(), dup() fail. Landlock knows nothing of UDP
+    # and of sockets with a path, and its rules need a descriptor, so this comes after.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, limits.wall_s)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from pipeline.intake.opening import NamelessFile
+from typing import Protocol
 
 WINDOWS = 24
 """Places of a file that are looked at."""
@@ -13,6 +12,18 @@ _WINDOW_BYTES = 4_096
 _KBITS_V1 = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _KBITS_V2 = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 _RATES_HZ = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
+
+
+class File(Protocol):
+    """What is read of a file here; `opening`, which has one, reads declarations by frames."""
+
+    size: int
+
+    def read(self, count: int = -1) -> bytes:
+        """At most `count` bytes from the position."""
+
+    def seek(self, offset: int) -> int:
+        """Move."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,30 @@ def frame_at(data: bytes, at: int) -> Frame | None:
     return Frame(bitrate, samples // 8 * bitrate // sample_rate_hz + padding, sample_rate_hz)
 
 
-def sample(file: NamelessFile, start: int) -> Sample:
+def counted_s(data: bytes) -> float | None:
+    """Seconds that the first frame's Xing, Info or VBRI header counts; None without one.
+
+    Fields by the public descriptions of both: flags, then the count of frames after "Xing"; 10
+    bytes, then the count after "VBRI".
+    """
+    at = next((n for n in range(len(data)) if frame_at(data, n)), len(data))
+    frame = frame_at(data, at)
+    if frame is None:
+        return None
+    first = data[at : at + frame.length_bytes]
+    counted = 0
+    for mark, before in ((b"Xing", 8), (b"Info", 8), (b"VBRI", 14)):
+        place = first.find(mark, 4, 48)
+        if place < 0 or len(first) < place + before + 4:
+            continue
+        if mark != b"VBRI" and not first[place + 7] & 1:
+            continue  # it counts bytes only
+        counted = int.from_bytes(first[place + before : place + before + 4], "big")
+    samples = 1_152 if frame.sample_rate_hz >= 32_000 else 576
+    return counted * samples / frame.sample_rate_hz if counted else None
+
+
+def sample(file: File, start: int) -> Sample:
     """Look at `WINDOWS` places between byte `start` and the end of the file."""
     runs = []
     for number in range(WINDOWS):

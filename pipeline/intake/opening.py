@@ -21,7 +21,15 @@ from av.container import InputContainer
 from av.error import FFmpegError
 from av.packet import Packet
 
-from pipeline.errors import DamagedAudio, EmptyRecording, NoAudioStream, NotAudio, UnsupportedAudio
+from pipeline.errors import (
+    DamagedAudio,
+    EmptyRecording,
+    NoAudioStream,
+    NoSamples,
+    NotAudio,
+    UnsupportedAudio,
+)
+from pipeline.intake.raw import HEAD_BYTES, RawForm, declared_raw
 
 av.logging.set_level(None)
 
@@ -46,45 +54,27 @@ DECODERS = frozenset(f"{_PCM} {_TELEPHONY} {_MUSIC}".split())
 """Decoders we let run. Also FFmpeg's `codec_whitelist`, or opening would decode video frames."""
 
 
-@dataclass(frozen=True)
-class RawForm:
-    """A headerless telephony format: the caller's file name is the only thing that declares it."""
-
-    codec: str
-    sample_rate_hz: int
-    bytes_per_s: int
-    demuxer: str | None
-    """FFmpeg's demuxer; None where it has none and the bytes are cut into packets here."""
-
-
-_MULAW = RawForm("pcm_mulaw", 8_000, 8_000, "mulaw")
-_ALAW = RawForm("pcm_alaw", 8_000, 8_000, "alaw")
-_SLN = RawForm("pcm_s16le", 8_000, 16_000, "s16le")
-RAW_FORMS = {
-    "ulaw": _MULAW, "ul": _MULAW, "mulaw": _MULAW, "alaw": _ALAW, "al": _ALAW, "sln": _SLN,
-    "g722": RawForm("g722", 16_000, 8_000, "g722"),
-    "gsm": RawForm("gsm", 8_000, 1_650, "gsm"),
-    "vox": RawForm("adpcm_ima_oki", 8_000, 4_000, None),
-}  # fmt: skip
-"""By file name extension. FFmpeg guesses 44.1 kHz for some of these, so the rate is given."""
-
-
 class NamelessFile:
     """A read-only file over a descriptor: no name, its own position, and the descriptor's kept.
 
     `pread` leaves the descriptor's offset alone, so two readers of one descriptor do not meet.
+    Nothing behind `size` is read, should the file grow meanwhile.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, size: int | None = None) -> None:
+        """`size`: read no more of it than these bytes; None: all it has now."""
         self._fd = fd
         self._at = 0
-        self.size = os.fstat(fd).st_size
+        self.size = os.fstat(fd).st_size if size is None else size
+
+    def up_to(self, size: int) -> NamelessFile:
+        """The same file, as if it ended after `size` bytes, with a position of its own."""
+        return NamelessFile(self._fd, size)
 
     def read(self, count: int = -1) -> bytes:
         """At most `count` bytes from the position, all that follow if negative."""
-        if count < 0:
-            count = max(0, self.size - self._at)
-        got = os.pread(self._fd, count, self._at)
+        left = max(0, self.size - self._at)
+        got = os.pread(self._fd, left if count < 0 else min(count, left), self._at)
         self._at += len(got)
         return got
 
@@ -126,15 +116,6 @@ _MAGIC = (
 )  # fmt: skip
 
 
-def declared_raw(file_name: str, kind: str | None) -> RawForm | None:
-    """The headerless format a file name declares; None when its bytes show a container.
-
-    A frame sync is no proof of a container here: u-law silence is FF FF, which looks like one.
-    """
-    form = RAW_FORMS.get(file_name.rpartition(".")[2].lower())
-    return form if form and kind in (None, "mp3", "aac", "ac3") else None
-
-
 @dataclass
 class Source:
     """An open recording: its first audio stream as packets, and the decoder for them."""
@@ -146,34 +127,54 @@ class Source:
     packets: Iterator[Packet[AudioStream]]
     """Every packet, then one empty packet that flushes the decoder."""
     raw: RawForm | None = None
+    header_s: float | None = None
+    """What the container's header claims; None where it claims nothing, or FFmpeg guessed."""
 
     def decode(self, packet: Packet[AudioStream]) -> list[AudioFrame]:
         """Frames of one packet (maybe none). Raises av.error.FFmpegError when it is damaged."""
         return self.decoder.decode(packet if packet.size else None)
 
 
-@contextmanager
-def open_audio(file: NamelessFile, file_name: str = "") -> Iterator[Source]:
-    """Open the first audio stream of `file`.
+def look(
+    file: NamelessFile, file_name: str = "", raw_format: str = ""
+) -> tuple[str | None, RawForm | None]:
+    """(what `sniff` calls it, the headerless format it is declared as); the position is the start.
 
-    `file_name` is read for its extension only, and only to learn of headerless telephony.
-    Raises EmptyRecording, NotAudio, DamagedAudio, NoAudioStream or UnsupportedAudio.
+    Raises EmptyRecording, and BadRequest for a `raw_format` that nobody could have asked for.
     """
     if file.size == 0:
         raise EmptyRecording
     file.seek(0)
-    kind = sniff(file.read(64))
+    head = file.read(HEAD_BYTES)
     file.seek(0)
-    raw = declared_raw(file_name, kind)
-    if raw is not None and raw.demuxer is None:
-        yield _headerless(file, raw)
-        return
+    kind = sniff(head)
+    return kind, declared_raw(head, kind, file_name, raw_format)
+
+
+@contextmanager
+def open_audio(file: NamelessFile, file_name: str = "", raw_format: str = "") -> Iterator[Source]:
+    """Open the first audio stream of `file`.
+
+    `raw_format`, or else the extension of `file_name`, declares headerless telephony, nothing else.
+    Raises EmptyRecording, NotAudio, DamagedAudio, NoAudioStream, NoSamples or UnsupportedAudio.
+    """
+    kind, raw = look(file, file_name, raw_format)
+    if raw is not None:
+        # A frame or sample cut off at the end is no damage worth a word, and must not cost more.
+        file = file.up_to(raw.whole_bytes(file.size))
+        if file.size == 0:
+            raise NoSamples
+        if raw.demuxer is None:
+            yield _headerless(file, raw)
+            return
     try:
         container = _open(file, raw)
     except (FFmpegError, ValueError) as error:
         raise _refusal(kind, error) from None
     with container:
-        yield _first_audio(container, raw)
+        source = _first_audio(container, raw)
+        source.header_s = _header_s(container)
+        yield source
 
 
 def _open(file: NamelessFile, raw: RawForm | None) -> InputContainer:
@@ -217,9 +218,23 @@ def _first_audio(container: InputContainer, raw: RawForm | None) -> Source:
     return Source(name, decoder.name, decoder, tick_s, container.demux(stream), raw)
 
 
+_TIMED_STREAMS = ("flac", "mov", "aiff", "asf", "wv")
+"""Containers whose header says how long a stream is. For others FFmpeg divides sizes."""
+
+
+def _header_s(container: InputContainer) -> float | None:
+    name = container.format.name.split(",")[0]
+    stream = container.streams.audio[0]
+    if name in _TIMED_STREAMS and stream.duration and stream.time_base:
+        return float(stream.duration * stream.time_base)
+    if name == "matroska" and container.duration:
+        return container.duration / av.time_base
+    return None
+
+
 def _headerless(file: NamelessFile, raw: RawForm) -> Source:
     def packets() -> Iterator[Packet[AudioStream]]:
-        while chunk := file.read(raw.bytes_per_s):
+        while chunk := file.read(round(raw.bytes_per_s)):
             yield cast("Packet[AudioStream]", Packet(chunk))
         yield cast("Packet[AudioStream]", Packet())
 

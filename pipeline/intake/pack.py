@@ -23,15 +23,15 @@ _LISTEN_S = 0.1
 
 
 def survey(
-    file: NamelessFile, out: BinaryIO, file_name: str, max_duration_s: float
+    file: NamelessFile, out: BinaryIO, file_name: str, max_duration_s: float, raw_format: str = ""
 ) -> SurveyReport:
     """Decode `file` once, plan its windows, write them packed to `out`.
 
-    `file_name` declares headerless telephony, nothing else. Raises TooLong, NoSamples,
+    `raw_format`, or else `file_name`, declares headerless telephony. Raises TooLong, NoSamples,
     DamagedAudio (nothing decodes) and what `opening.open_audio` raises. No speech is no error: the
     plan has no windows and nothing is written.
     """
-    sound = decode(file, file_name, max_duration_s)
+    sound = decode(file, file_name, max_duration_s, raw_format)
     chosen = plan_channels(sound.channels)
     kept = [sound.channels[number] for number in chosen.kept]
     spans = [speech_spans(pcm) for pcm in kept]

@@ -66,20 +66,27 @@ class Prober:
         self._closings = 0
         self._current()
 
-    def probe(self, fd: int, file_name: str) -> Probe:
+    def probe(self, fd: int, file_name: str, raw_format: str = "") -> Probe:
         """What the recording open at `fd` is and how long it lasts.
 
-        `file_name` declares headerless telephony by its extension, nothing else. Raises
-        RecordingRefused, or PartDown when the sandbox itself fails.
+        `raw_format` (see `raw.read_raw_format`), or else the extension of `file_name`, declares
+        headerless telephony, and nothing else. Raises RecordingRefused, or PartDown when the
+        sandbox itself fails.
         """
-        return _read(self._ask("probe", [fd], file_name), lambda raw: Probe(**raw))
+        asked = self._ask("probe", [fd], file_name, raw_format)
+        return _read(asked, lambda raw: Probe(**raw))
 
-    def survey(self, fd: int, out_fd: int, file_name: str) -> SurveyReport:
+    def survey(self, fd: int, out_fd: int, file_name: str, raw_format: str = "") -> SurveyReport:
         """Plan the recording open at `fd`; write its packed speech to `out_fd`, from its start.
 
         `out_fd` must be open for writing; it is emptied first. Raises as `probe` does.
         """
-        return _read(self._ask("survey", [fd, out_fd], file_name), _report)
+        return _read(self._ask("survey", [fd, out_fd], file_name, raw_format), _report)
+
+    @property
+    def server_pid(self) -> int:
+        """The process that forks a child for each request, for whoever measures it."""
+        return self._current().pid
 
     def close(self) -> None:
         """End the server and whatever it is doing. A later request starts it again."""
@@ -89,10 +96,13 @@ class Prober:
                 self._server.close()
             self._server = None
 
-    def _ask(self, verb: str, fds: list[int], file_name: str) -> dict[str, Any]:
+    def _ask(self, verb: str, fds: list[int], file_name: str, raw_format: str) -> dict[str, Any]:
         limits = self._limits[verb]
-        # Only its end counts, and a request must fit in one datagram.
-        arguments = {"file_name": file_name[-1_000:], "max_duration_s": self._max_duration_s}
+        arguments = {
+            "file_name": file_name[-1_000:],  # only its end counts; a request is one datagram
+            "raw_format": raw_format[:100],
+            "max_duration_s": self._max_duration_s,
+        }
         request = {"verb": verb, "limits": limits.to_json(), "arguments": arguments}
         message = json.dumps(request).encode()
         closings = self._closings
@@ -176,6 +186,12 @@ class _Server:
         finally:
             started.set()
         self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
 
     def alive(self) -> bool:
         """Whether it still runs and belongs to this process (not to one this was forked from)."""

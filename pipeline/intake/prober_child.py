@@ -168,17 +168,23 @@ def _trouble(error: Exception) -> dict[str, Any]:
     return {"refused": ParserCrashed.code, "message": message}
 
 
-def _probe(fds: list[int], file_name: str, max_duration_s: float) -> dict[str, Any]:
-    return asdict(container.probe(NamelessFile(fds[READ]), file_name, max_duration_s))
+def _probe(
+    fds: list[int], file_name: str, max_duration_s: float, raw_format: str
+) -> dict[str, Any]:
+    file = NamelessFile(fds[READ])
+    return asdict(container.probe(file, file_name, max_duration_s, raw_format))
 
 
-def _survey(fds: list[int], file_name: str, max_duration_s: float) -> dict[str, Any]:
+def _survey(
+    fds: list[int], file_name: str, max_duration_s: float, raw_format: str
+) -> dict[str, Any]:
     out = fds[WRITE]
     # A request is sent again when this process was killed in the middle: start from nothing.
     os.ftruncate(out, 0)
     os.lseek(out, 0, os.SEEK_SET)
     with os.fdopen(out, "wb") as packed:
-        found = pack.survey(NamelessFile(fds[READ]), packed, file_name, max_duration_s)
+        file = NamelessFile(fds[READ])
+        found = pack.survey(file, packed, file_name, max_duration_s, raw_format)
     return {**asdict(found), "plan": found.plan.to_json()}
 
 

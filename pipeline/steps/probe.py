@@ -40,7 +40,8 @@ def probe(
     if row.source_url is not None and not row.sha256:
         return  # not fetched yet, or to be fetched again
     try:
-        found = _look(storage, prober, row.storage_key, row.file_name)
+        raw_format = row.options.get("raw_format", "")
+        found = _look(storage, prober, row.storage_key, row.file_name, raw_format)
     except (RecordingRefused, JobFailed) as refused:
         with transaction(store) as c:
             jobs.fail(c, job_id, refused.code, refused.message)
@@ -54,9 +55,9 @@ def probe(
         survey_queue.offer(place)
 
 
-def _look(storage: Storage, prober: Prober, key: str, file_name: str) -> Probe:
+def _look(storage: Storage, prober: Prober, key: str, file_name: str, raw_format: str) -> Probe:
     fd = storage.open_fd(key)
     try:
-        return prober.probe(fd, file_name)
+        return prober.probe(fd, file_name, raw_format)
     finally:
         os.close(fd)

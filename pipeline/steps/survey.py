@@ -89,7 +89,8 @@ def _decode(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str)
     try:
         # A file without a name: a worker that is killed leaves no speech of anybody lying about.
         with tempfile.TemporaryFile(buffering=0) as packed:
-            report = prober.survey(fd, packed.fileno(), ticket.file_name)
+            raw_format = ticket.options.get("raw_format", "")
+            report = prober.survey(fd, packed.fileno(), ticket.file_name, raw_format)
             if report.plan.windows:
                 packed.seek(0)
                 storage.put(artefact_key, iter(partial(packed.read, CHUNK_BYTES), b""), sys.maxsize)

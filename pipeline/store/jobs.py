@@ -58,6 +58,8 @@ def keep_probe(c: Connection, job_id: str, probe: Probe, bucket: int) -> Waiting
         "duration_s": probe.duration_s,
         "probed_s": probe.duration_s,
         "probed_source": probe.source,
+        "probe_reason": probe.reason or None,
+        "degraded": probe.cut_off,
         "duration_source": probe.source,
         "duration_exact": probe.exact,
         "container": probe.container,
@@ -215,7 +217,8 @@ def keep_transcript(
 
 def _surveyed(plan: Plan, degraded: str | None) -> dict[str, Any]:
     return {
-        "degraded": degraded,
+        # beside what the probe found missing
+        "degraded": func.nullif(func.concat_ws("; ", jobs.c.degraded, degraded), ""),
         "duration_s": plan.duration_s,
         "duration_source": "decode",
         "duration_exact": True,

@@ -65,17 +65,9 @@ def transcript_body(c: Connection, job_id: str) -> dict[str, Any] | None:
 
 _VIEWED = (
     *("batch_id", "file_name", "duration_s", "duration_source", "duration_exact", "probed_s"),
-    *("probed_source", "channels", "container", "codec", "language", "detected_language"),
-    *(
-        "channel_languages",
-        "transcribed_s",
-        "source_url",
-        "options",
-        "model",
-        "attempt",
-        "deadline",
-        "wait_budget_s",
-    ),
+    *("probed_source", "probe_reason", "transcribed_s", "channels", "container", "codec"),
+    *("language", "detected_language", "channel_languages"),
+    *("source_url", "options", "model", "attempt", "deadline", "wait_budget_s"),
     *("created_at", "started_at", "first_text_at", "completed_at", "error_code"),
     *("error_message", "degraded", "no_speech", "metadata"),
 )

@@ -280,7 +280,7 @@ def test_a_job_reads_exactly_the_fields_of_the_contract(api: TestClient, parts: 
         *("id", "batch_id", "file_name", "status", "stage", "progress", "position", "eta_s"),
         "eta_p90_s",
         *("duration_s", "duration_source", "duration_exact", "channels", "language", "model"),
-        *("probed_s", "probed_source", "transcribed_s"),
+        *("probed_s", "probed_source", "probe_reason", "transcribed_s", "raw_format"),
         *("attempts", "created_at", "started_at", "first_text_at", "completed_at", "wait_s"),
         *("run_s", "error", "degraded", "no_speech", "metadata", "task", "speakers"),
         *("vocabulary", "language_detected", "source_url", "task_url", "deadline", "wait_budget_s"),
@@ -712,7 +712,7 @@ def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestCli
     described = api.get("/openapi.json").json()
     form = described["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["multipart/form-data"]
     fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"}
-    fields |= {"deadline", "wait_budget_s", "duration_hint_s", "vocabulary"}
+    fields |= {"deadline", "wait_budget_s", "duration_hint_s", "vocabulary", "raw_format"}
     assert set(form["schema"]["properties"]) == fields
     assert set(described["paths"]["/v1/jobs"]["get"]["responses"]) == {"200", "400", "500", "503"}
 

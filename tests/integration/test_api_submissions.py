@@ -83,19 +83,21 @@ def test_a_json_body_says_the_same_as_a_form(api: TestClient, parts: Parts) -> N
         "speakers": ["Agent 7", "Kundin Ä"],
         "metadata": {"a": [1, {"b": None}]},
         "duration_hint_s": 95,
+        "raw_format": "sln@16000",
     }
     answer = api.post("/v1/jobs", json=said)
     assert answer.status_code == 202, answer.text
     read = api.get(f"/v1/jobs/{answer.json()['jobs'][0]['id']}").json()
-    for name in ("batch_id", "language", "task", "speakers", "metadata"):
+    for name in ("batch_id", "language", "task", "speakers", "raw_format", "metadata"):
         assert read[name] == said[name]
     assert read["language_detected"] is False
     assert read["duration_s"] == 95.0
-    assert options(parts) == [{"task": "translate", "speakers": ["Agent 7", "Kundin Ä"]}]
+    (kept,) = options(parts)
+    assert kept == {name: said[name] for name in ("task", "speakers", "raw_format")}
 
 
 def test_only_options_that_were_asked_for_are_kept(api: TestClient, parts: Parts) -> None:
-    send(api, ("a.wav", b"a"), task="transcribe", speakers="")
+    send(api, ("a.wav", b"a"), task="transcribe", speakers="", raw_format="")
     send(api, ("b.wav", b"b"), speakers=" agent , customer ")
     assert options(parts) == [{}, {"speakers": ["agent", "customer"]}]
     plain = api.get("/v1/jobs").json()["jobs"][0]
@@ -174,6 +176,19 @@ CANNOT_BE_MEANT: list[tuple[dict[str, Any], str]] = [
             *(({"leg_offset_s": given}, "leg_offset_s") for given in ("soon", -1, True, 1e9)),
         )
     ),
+    ({"raw_format": "mp3"}, "raw_format is one of"),
+    ({"raw_format": "MULAW"}, "raw_format is one of"),
+    ({"raw_format": "sln@"}, "raw_format is one of"),
+    ({"raw_format": "sln@٨٠٠٠"}, "raw_format is one of"),
+    ({"raw_format": "sln@16000\n"}, "raw_format is one of"),
+    ({"raw_format": "звонок"}, "raw_format is one of"),
+    ({"raw_format": "x" * 5_000}, "raw_format is one of"),
+    ({"raw_format": "gsm@16000"}, "8000 samples a second"),
+    ({"raw_format": "g722@8000"}, "16000 samples a second"),
+    ({"raw_format": "sln@0"}, "4000 to 192000"),
+    ({"raw_format": "mulaw@999999"}, "4000 to 192000"),
+    ({"raw_format": 8000}, "is a text"),
+    ({"raw_format": ["sln"]}, "is a text"),
     ({"task": "summarise"}, "task is one of"),
     ({"task": 3}, "task is one of"),
     ({"task": ["translate"]}, "task is one of"),

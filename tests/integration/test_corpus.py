@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import FairscribeError, NotAudio, RecordingRefused, TooLong
+from pipeline.errors import (
+    DamagedAudio,
+    EmptyRecording,
+    FairscribeError,
+    NoAudioStream,
+    NoSamples,
+    NotAudio,
+    RecordingRefused,
+    TooLong,
+)
 from pipeline.intake.prober import Prober
 from pipeline.recording import Probe, SurveyReport
 
@@ -97,7 +106,7 @@ def surveys(
     return found
 
 
-def test_probed_lengths_are_right_in_98_of_100_files(
+def test_probed_lengths_are_right_in_99_of_100_files(
     probes: dict[str, Probe | FairscribeError],
 ) -> None:
     wrong = []
@@ -106,7 +115,7 @@ def test_probed_lengths_are_right_in_98_of_100_files(
         found = probes[row.name]
         if not isinstance(found, Probe) or not row.right(found.duration_s):
             wrong.append((row.name, row.true_s, found))
-    assert len(wrong) <= 0.02 * len(sound), wrong
+    assert len(wrong) <= 0.01 * len(sound), wrong
 
 
 def test_surveyed_lengths_are_right_in_99_of_100_files(
@@ -138,6 +147,31 @@ def test_what_is_no_sound_is_refused_with_a_reason(
         if row.expected == "reject":
             assert isinstance(probes[row.name], RecordingRefused), row.name
             assert isinstance(surveys[row.name], RecordingRefused), row.name
+
+
+REASONS: dict[str, type[RecordingRefused]] = {
+    "zero_byte.wav": EmptyRecording,
+    "zero_byte.mp3": EmptyRecording,
+    "wav_header_only_44.wav": NoSamples,
+    "mm_stream.weba": NoSamples,  # the head of a live stream
+    "mp4_video_only_no_audio.mp4": NoAudioStream,
+    "wav_sample_rate_0.wav": DamagedAudio,
+    "m4a_truncated_moov_lost.m4a": DamagedAudio,
+    "mutagen_truncated-64bit.mp4": DamagedAudio,
+    "mutagen_52-overwritten-metadata.flac": DamagedAudio,
+    "mutagen_106-invalid-streaminfo.flac": DamagedAudio,
+    "mutagen_ooming-header.flac": DamagedAudio,
+    "mutagen_adif.aac": NotAudio,  # AAC with the one header nobody writes: FFmpeg knows it not
+}
+"""Why each file that is refused is refused; one that is not named begins like nothing we read."""
+
+
+def test_what_is_refused_is_refused_for_the_right_reason(
+    probes: dict[str, Probe | FairscribeError],
+) -> None:
+    refused = {row.name for row in rows() if row.expected == "reject"}
+    found = {name: type(probes[name]) for name in refused}
+    assert found == {name: REASONS.get(name, NotAudio) for name in refused}
 
 
 def test_a_playlist_never_gives_another_files_sound(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import wave
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
@@ -14,13 +17,17 @@ from pipeline.errors import PartDown
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, State
 from pipeline.parts import Parts
+from pipeline.recording import Transcript
 from pipeline.settings import read_settings
 from pipeline.steps.accept import Upload, accept
 from pipeline.steps.probe import probe
+from pipeline.steps.survey import pack
 from pipeline.store import jobs, views
 from pipeline.store.session import transaction
-from tests.lines import states
+from tests.lines import plan_of_windows, states
+from tests.sounds import joined, silence, voice
 from workers.app import make_app
+from workers.errands import _once
 
 
 def tone(seconds: float) -> bytes:
@@ -40,8 +47,9 @@ def prober() -> Iterator[Prober]:
     sandbox.close()
 
 
-def accepted(parts: Parts, content: bytes, name: str = "call.wav") -> str:
-    return accept(parts.store, parts.storage, Upload(name, [content]), 10**9).job_id
+def accepted(parts: Parts, content: bytes, name: str = "call.wav", **asked: Any) -> str:
+    upload = Upload(name, [content], **asked)
+    return accept(parts.store, parts.storage, upload, 10**9).job_id
 
 
 def run_probe(parts: Parts, prober: Prober, job_id: str) -> None:
@@ -59,7 +67,57 @@ def test_a_probed_recording_waits_for_its_survey_at_its_size(parts: Parts, probe
         view = views.view(c, short)
     assert view is not None
     assert view.duration_s == pytest.approx(2.0, abs=0.05)
-    assert view.probed_source == "header"
+    assert (view.probed_source, view.probe_reason) == ("header", None)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+@pytest.mark.parametrize("damage", [None, "3 of 9 packets of audio could not be decoded"])
+def test_a_recording_that_was_cut_off_is_told_as_degraded_to_its_end(
+    parts: Parts, prober: Prober, damage: str | None, silent: bool
+) -> None:
+    job_id = accepted(parts, tone(20)[: 44 + 16_000 * 8])  # 8 of 20 s
+    run_probe(parts, prober, job_id)
+    with transaction(parts.store) as c:
+        (ticket,) = jobs.grant(c, SURVEY, [job_id], "test", None)
+        if silent:
+            nothing = Transcript(job_id, "", "en", 8.0, (), no_speech=True)
+            assert jobs.keep_transcript(c, ticket, nothing, plan_of_windows(0), damage)
+        else:
+            assert jobs.keep_survey(c, ticket, plan_of_windows(4), 40, damage)
+        view = views.view(c, job_id)
+    assert view is not None
+    cut_off = "the header claims 20.0 s, 8.0 s are there"
+    assert view.degraded == (f"{cut_off}; {damage}" if damage else cut_off)
+    assert (view.probed_s, view.probed_source) == (8.0, "scan")
+    assert view.probe_reason == "the WAV header claims 320000 bytes of sound in 128044"
+
+
+def test_a_recording_that_is_whole_is_not_degraded(parts: Parts, prober: Prober) -> None:
+    job_id = accepted(parts, tone(2))
+    run_probe(parts, prober, job_id)
+    with transaction(parts.store) as c:
+        (ticket,) = jobs.grant(c, SURVEY, [job_id], "test", None)
+        assert jobs.keep_survey(c, ticket, plan_of_windows(1), 40, None)
+        view = views.view(c, job_id)
+    assert view is not None
+    assert view.degraded is None
+
+
+def test_what_a_sender_declares_reaches_the_probe_and_the_survey(
+    parts: Parts, prober: Prober
+) -> None:
+    sound = joined([voice(3, rate=16_000), silence(1)]).tobytes()
+    options = {"raw_format": "sln@16000"}
+    job_id = accepted(parts, sound, "звонок.pcm", options=options)
+    run_probe(parts, prober, job_id)
+    with transaction(parts.store) as c:
+        view = views.view(c, job_id)
+        (ticket,) = jobs.grant(c, SURVEY, [job_id], "test", None)
+    assert view is not None
+    assert (view.duration_s, view.probed_source) == (4.0, "declared")
+    packed = pack(parts.storage, prober, ticket)
+    assert packed.report.plan.duration_s == pytest.approx(4.0, abs=0.01)
+    assert packed.report.plan.speech_s == pytest.approx(3.0, abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +177,19 @@ def test_a_job_that_cannot_be_committed_leaves_no_file(
 def test_a_redis_that_answers_errors_is_waited_out_like_one_that_is_gone() -> None:
     with make_app(read_settings({"FAIRSCRIBE_REDIS_URL": "redis://h/0"})).connection() as broker:
         assert issubclass(ResponseError, broker.connection_errors)
+
+
+def test_what_many_threads_ask_for_at_once_is_made_once() -> None:
+    """Eight threads of a worker meet at its first probes: one sandbox, not eight."""
+    made = []
+
+    def make() -> object:
+        time.sleep(0.05)  # as a process takes to start
+        made.append(object())
+        return made[-1]
+
+    get = _once(make)
+    with ThreadPoolExecutor(8) as threads:
+        got = list(threads.map(lambda _: get(), range(8)))
+    assert len(made) == 1
+    assert set(got) == set(made)

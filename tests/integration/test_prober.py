@@ -6,6 +6,7 @@ starts the same server with one more verb.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -64,12 +65,6 @@ def packed(folder: Path) -> Iterator[int]:
         yield out
     finally:
         os.close(out)
-
-
-def server_pid(prober: Prober) -> int:
-    server = prober._current()
-    assert server._process is not None
-    return server._process.pid
 
 
 def gone(pid: int, within_s: float = 5.0) -> bool:
@@ -170,7 +165,7 @@ def test_the_server_has_one_thread_few_descriptors_and_no_secret(
     own = Prober()
     with opened(tmp_path, wav(CALL)) as fd:
         own.probe(fd, "call.wav")
-    pid = server_pid(own)
+    pid = own.server_pid
     assert idle(pid)
     assert len(os.listdir(f"/proc/{pid}/task")) == 1
     assert len(os.listdir(f"/proc/{pid}/fd")) <= 5  # 0 to 2, the socket, the selector
@@ -180,9 +175,9 @@ def test_the_server_has_one_thread_few_descriptors_and_no_secret(
 
 def test_a_killed_server_is_started_again(tmp_path: Path) -> None:
     own = Prober()
-    first = server_pid(own)
+    first = own.server_pid
     for _ in range(2):
-        os.kill(server_pid(own), signal.SIGKILL)
+        os.kill(own.server_pid, signal.SIGKILL)
         with opened(tmp_path, wav(CALL)) as fd:
             assert own.probe(fd, "call.wav").duration_s == pytest.approx(12.0)
     assert gone(first)
@@ -193,7 +188,7 @@ def test_a_request_in_flight_survives_the_end_of_its_server(tmp_path: Path) -> N
     own = Prober()
     with opened(tmp_path, wav(np.tile(CALL, 40))) as fd, packed(tmp_path) as out:
         own.probe(fd, "call.wav")
-        pid = server_pid(own)
+        pid = own.server_pid
         threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
         plan = own.survey(fd, out, "call.wav").plan
         assert plan.duration_s == pytest.approx(480.0)
@@ -206,7 +201,7 @@ def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
     own = Prober()
     with opened(tmp_path, wav(CALL)) as fd:
         own.probe(fd, "call.wav")
-    pid = server_pid(own)
+    pid = own.server_pid
     assert idle(pid)
     own.close()
     own.close()
@@ -234,7 +229,7 @@ def test_a_killed_parent_leaves_no_process_behind(tmp_path: Path, busy: bool, fo
         if {forked} and not heir:
             os.closerange(0, 3)
             signal.pause()
-        print(prober._server._process.pid, heir, flush=True)
+        print(prober.server_pid, heir, flush=True)
         threading.Event().wait()
     """
     parent = subprocess.Popen(
@@ -266,7 +261,7 @@ def test_a_server_outlives_the_thread_that_first_asked_for_it(tmp_path: Path) ->
     thread.start()
     thread.join()
     (own,) = made
-    pid = server_pid(own)
+    pid = own.server_pid
     time.sleep(0.2)
     assert not gone(pid, within_s=0.3)
     own.close()
@@ -282,7 +277,7 @@ def misbehaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
             """
             import array, ctypes, os, signal, socket, time
             from pipeline.intake import prober_child
-            def run(fds, file_name, max_duration_s):
+            def run(fds, file_name, max_duration_s, raw_format):
                 exec(file_name, globals(), {"fds": fds})
                 return {}
             prober_child._VERBS["probe"] = run
@@ -335,35 +330,82 @@ def test_a_child_that_fails_costs_itself_and_is_told_by_name(
     assert type(caught.value) is raised
 
 
-OPEN_A_FILE = "open('/etc/hostname')"
-WRITE_A_FILE = "open('/tmp/fairscribe-escaped', 'w')"
-LIST_A_FOLDER = "os.listdir('/')"
-CONNECT = "socket.socket().connect(('127.0.0.1', PORT))"
-KILL_THE_SERVER = "os.kill(os.getppid(), signal.SIGKILL)"
-START_A_PROGRAM = "os.execv('/bin/true', ['true'])"
+OPENINGS = [
+    "open('/etc/hostname')",
+    "open(VICTIM, 'w')",
+    "open('/proc/self/fd/%d' % fds[1], 'r+b')",  # the recording again, to write to it
+    "open('/proc/%d/environ' % os.getppid())",
+    "os.listdir('/')",
+    "os.open('/', os.O_PATH)",
+    "os.dup(fds[1])",
+    "os.memfd_create('x')",
+    "os.pipe()",
+    "socket.socket().connect(('127.0.0.1', PORT))",
+    "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
+    "socket.socket(socket.AF_UNIX).connect(LISTENING)",
+    "socket.socket(socket.AF_UNIX).connect('\\0abstract')",
+]
+DEEDS = [
+    "os.unlink(VICTIM)",
+    "os.truncate(VICTIM, 0)",
+    "os.rename(VICTIM, VICTIM + 'x')",
+    "os.symlink(VICTIM, VICTIM + 'x')",
+    "os.mkdir(VICTIM + 'x')",
+    "os.execv('/bin/true', ['true'])",
+    "os.kill(os.getppid(), signal.SIGKILL)",
+    "os.kill(os.getppid(), 0)",
+]
 
 
-@pytest.mark.skipif(landlock_abi() < 6, reason="this kernel's Landlock is older than version 6")
-@pytest.mark.parametrize(
-    "line",
-    [OPEN_A_FILE, WRITE_A_FILE, LIST_A_FOLDER, CONNECT, KILL_THE_SERVER, START_A_PROGRAM],
-)
-def test_a_child_taken_over_reaches_nothing(misbehaving: Callable[..., None], line: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        attempt = line.replace("PORT", str(server.getsockname()[1]))
+def kept_out(
+    misbehaving: Callable[..., None], folder: Path, line: str, allowed: tuple[int, ...]
+) -> None:
+    """A line of a child that was taken over: it must fail, by one of these error numbers."""
+    victim = write(folder, "neighbour.wav", b"another caller's recording")
+    listening = folder / "socket"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as local,
+    ):
+        local.bind(str(listening))
+        local.listen()
+        attempt = (
+            line.replace("PORT", str(server.getsockname()[1]))
+            .replace("VICTIM", repr(str(victim)))
+            .replace("LISTENING", repr(str(listening)))
+        )
         check = f"""
 try:
     {attempt}
-except PermissionError:
+except OSError as error:
+    assert error.errno in {allowed}, error
     raise OSError(28, 'kept out')
 """
         with pytest.raises(PartDown, match="kept out"):
             misbehaving(check)
+    assert victim.read_bytes() == b"another caller's recording"
+    assert sorted(folder.iterdir()) == [victim, listening]
+
+
+@pytest.mark.parametrize("line", OPENINGS)
+def test_a_child_taken_over_opens_nothing_whatever_the_kernel(
+    misbehaving: Callable[..., None], tmp_path: Path, line: str
+) -> None:
+    kept_out(misbehaving, tmp_path, line, (errno.EMFILE, errno.EINVAL))  # EINVAL: dup
+
+
+@pytest.mark.skipif(landlock_abi() < 6, reason="this kernel's Landlock is older than version 6")
+@pytest.mark.parametrize("line", DEEDS)
+def test_a_child_taken_over_changes_nothing(
+    misbehaving: Callable[..., None], tmp_path: Path, line: str
+) -> None:
+    kept_out(misbehaving, tmp_path, line, (errno.EACCES, errno.EPERM))
 
 
 def test_a_child_holds_only_what_it_was_given(misbehaving: Callable[..., None]) -> None:
-    """0 to 2, the reply, the recording: no socket to the server, no other child's recording."""
+    """The reply, the recording: no socket to the server, no log, no other child's recording."""
     line = (
+        "assert {os.fstat(fd).st_rdev for fd in range(3)} == {os.makedev(1, 3)}\n"  # /dev/null
         "alive = []\n"
         "for fd in range(3, 64):\n"
         "    try: os.fstat(fd); alive.append(fd)\n"

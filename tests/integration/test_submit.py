@@ -202,6 +202,7 @@ def test_a_rehearsal_sends_nothing_and_needs_no_service(alone: Run, tmp_path: Pa
         ("--language", "English"),
         ("--task", "sing"),
         ("--speakers", "one"),
+        ("--raw-format", "mp3"),
         ("--metadata", "k"),
         ("--manifest", "/none"),
     ],

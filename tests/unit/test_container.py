@@ -6,7 +6,10 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
+import av
 import pytest
 
 from pipeline.errors import (
@@ -33,6 +36,8 @@ FLAC = encoded(tone(10), "flac", "flac")
 NOISY_FLAC = encoded(noise(10), "flac", "flac")  # as many bytes in each second
 LOW_ADTS = encoded(tone(5, rate=8_000), "adts", "aac", 8_000)
 HIGH_ADTS = encoded(tone(5), "adts", "aac")
+_PCM32_WAV = encoded(tone(10), "wav", "pcm_s32le")
+FLOAT_WAV = _PCM32_WAV[:44] + b"\3" + _PCM32_WAV[45:]  # extensible: the subformat says float
 WEBM = encoded(tone(10, rate=48_000), "webm", "libopus", 48_000)
 
 
@@ -40,10 +45,12 @@ WEBM = encoded(tone(10, rate=48_000), "webm", "libopus", 48_000)
 def look(tmp_path: Path) -> Look:
     """Probe bytes as a file of a given name."""
 
-    def _look(content: bytes, name: str = "call", max_duration_s: float = 3_600.0) -> Probe:
+    def _look(
+        content: bytes, name: str = "call", max_duration_s: float = 3_600.0, raw_format: str = ""
+    ) -> Probe:
         fd = os.open(write(tmp_path, "upload", content), os.O_RDONLY)
         try:
-            return probe(NamelessFile(fd), name, max_duration_s)
+            return probe(NamelessFile(fd), name, max_duration_s, raw_format)
         finally:
             os.close(fd)
 
@@ -64,11 +71,17 @@ def with_data_size(content: bytes, size: int) -> bytes:
         (MP3, "header", "mp3", "mp3"),
         (M4A, "header", "mov", "aac"),
         (OPUS, "header", "ogg", "opus"),
+        (encoded(tone(10, rate=48_000), "ogg", "libopus", 48_000, 8_000), "header", "ogg", "opus"),
+        (FLOAT_WAV, "header", "wav", "pcm_f32le"),
+        (encoded(tone(10), "wav", "pcm_s24le"), "header", "wav", "pcm_s24le"),
         (FLAC, "scan", "flac", "flac"),
         (WEBM, "scan", "matroska", "opus"),
         (encoded(tone(10), "adts", "aac"), "scan", "aac", "aac"),
     ],
-    ids=["wav", "mulaw", "mp3", "m4a", "opus", "flac", "webm", "adts"],
+    ids=[
+        *("wav", "mulaw", "mp3", "m4a", "opus", "small opus", "float wav", "24 bit wav"),
+        *("flac", "webm", "adts"),
+    ],
 )
 def test_a_sound_file_is_measured_by_the_cheapest_source_that_can_be_checked(
     look: Look, content: bytes, source: str, container: str, codec: str
@@ -162,11 +175,97 @@ def test_headerless_telephony_is_measured_when_its_name_declares_it(
     assert (found.source, found.duration_s, found.container) == ("declared", true_s, "raw")
 
 
-def test_a_name_does_not_overrule_a_container(look: Look) -> None:
-    assert look(WAV, "call.ulaw").container == "wav"
+@pytest.mark.parametrize("raw_format", ["", "mulaw", "sln@16000"])
+@pytest.mark.parametrize(
+    ("content", "container"),
+    [
+        (WAV, "wav"),
+        (MP3, "mp3"),
+        (MP3[MP3.index(b"\xff\xf3") :], "mp3"),  # without a tag: told by frames that follow
+        (b"ID3\x04\0\0\0\0\0\0" + MP3[MP3.index(b"\xff\xf3") :], "mp3"),
+        (HIGH_ADTS, "aac"),
+        (OPUS, "ogg"),
+    ],
+    ids=["wav", "mp3", "mp3 without tag", "mp3 with tag", "adts", "ogg"],
+)
+def test_a_declaration_does_not_overrule_a_container(
+    look: Look, content: bytes, container: str, raw_format: str
+) -> None:
+    assert look(content, "call.ulaw", raw_format=raw_format).container == container
 
 
 @pytest.mark.parametrize("content", [WAV, MP3, FLAC, OPUS + OPUS], ids=["wav", "mp3", "flac", "2"])
 def test_a_recording_over_the_limit_is_refused_by_every_source(look: Look, content: bytes) -> None:
     with pytest.raises(TooLong):
         look(content, max_duration_s=9.0)
+
+
+def front_m4a() -> bytes:
+    """Ten seconds whose index stands first, so that half of it can still be read."""
+    path = Path(mkdtemp()) / "front.m4a"  # FFmpeg opens it again by its name to move the index
+    with av.open(str(path), "w", format="ipod", options={"movflags": "faststart"}) as file:
+        stream = file.add_stream("aac", rate=16_000)
+        stream.layout = "mono"
+        frame = av.AudioFrame.from_ndarray(noise(10)[None], format="s16", layout="mono")
+        frame.sample_rate = 16_000
+        resampler = av.AudioResampler(stream.format, "mono", 16_000, 1_024)
+        for part in [*resampler.resample(frame), *resampler.resample(None), None]:
+            file.mux(stream.encode(part))
+    content = path.read_bytes()
+    rmtree(path.parent)
+    return content
+
+
+def half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        half(WAV),
+        half(encoded(tone(10, rate=8_000), "wav", "adpcm_ima_wav", 8_000)),
+        half(encoded(noise(10), "mp3", "libmp3lame")),
+        half(front_m4a()),
+        half(NOISY_FLAC),
+        half(WEBM),
+    ],
+    ids=["wav", "adpcm wav", "mp3", "m4a", "flac", "webm"],
+)
+def test_a_recording_cut_in_half_is_measured_and_says_what_its_header_claims(
+    look: Look, content: bytes
+) -> None:
+    found = look(content)
+    assert found.duration_s == pytest.approx(5.0, abs=0.5)
+    assert found.claimed_s == pytest.approx(10.0, abs=0.6)
+    claimed = f"the header claims {found.claimed_s:.1f} s, {found.duration_s:.1f} s are there"
+    assert found.cut_off == claimed
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        WAV, MP3, M4A, OPUS, FLAC, WEBM, front_m4a(), HIGH_ADTS,
+        with_data_size(WAV, 0),
+        with_data_size(WAV, 0xFFFFFFFF),  # to a pipe
+        with_data_size(WAV, 0x7FFFFFFF),
+        with_data_size(WAV, 0x7FFFF000),
+        with_data_size(WAV, 1_000),
+        MP3 + MP3,
+        WAV[: -len(WAV) // 20],  # a twentieth is missing
+    ],
+)  # fmt: skip
+def test_a_header_that_claims_no_more_than_is_there_is_told_of_nothing(
+    look: Look, content: bytes
+) -> None:
+    assert look(content).claimed_s is None
+    assert look(content).cut_off is None
+
+
+def test_where_a_packet_does_not_decode_every_sample_is_counted(look: Look) -> None:
+    """A header and a scan believe what packets say of themselves, so some must keep their word."""
+    at = M4A.index(b"mdat") + 4 + 200  # in the second packet or the third
+    found = look(M4A[:at] + b"\xa5" * 200 + M4A[at + 200 :])
+    assert (found.source, found.exact) == ("decode", True)
+    assert "does not decode" in found.reason
+    assert 9.0 < found.duration_s < 10.2

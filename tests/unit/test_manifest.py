@@ -140,6 +140,7 @@ def test_the_way_to_a_file_is_its_name_only_below_the_table(tmp_path: Path) -> N
     [
         *(("language", "e"), ("language", "EN"), ("task", "sing")),
         *(("speakers", "agent"), ("speakers", "a,b,c,d,e,f,g,h,i"), ("vocabulary", "x" * 1001)),
+        ("raw_format", "gsm@16000"),
         *(("deadline", "soon"), ("wait_budget_s", "1h"), ("duration_hint_s", "1:30")),
     ],
 )
@@ -151,13 +152,16 @@ def test_what_cannot_be_asked_is_refused(name: str, word: str) -> None:
 def test_a_row_has_its_own_wishes(tmp_path: Path) -> None:
     (found,), lost = read_manifest(
         manifest(
-            tmp_path, "file,deadline,wait_budget_s\na.wav,2026-03-02T12:00+01:00,90\n", ("a.wav",)
+            tmp_path,
+            "file,deadline,wait_budget_s,raw_format\na.wav,2026-03-02T12:00+01:00,90,vox@6000\n",
+            ("a.wav",),
         )
     )
     assert lost == []
     fields = found.asked.fields("monday")
     assert fields["deadline"] == "2026-03-02T11:00:00+00:00"
     assert fields["wait_budget_s"] == "90"
+    assert fields["raw_format"] == "vox@6000"
 
 
 def test_a_row_joins_a_call_and_brings_its_own_words(tmp_path: Path) -> None:
