@@ -72,7 +72,7 @@ def _wav(file: NamelessFile) -> Header:
 
 
 def _wav_subform(file: NamelessFile) -> int:
-    """What samples an extensible WAV holds, by the head of its subformat; 1 if it has none."""
+    """What samples an extensible WAV holds, by its subformat; 1 (integers) if not there."""
     file.seek(0)
     head = file.read(4_096)
     at = head.find(b"fmt ", 12) + 32
