@@ -22,6 +22,7 @@ from av.error import FFmpegError
 from av.packet import Packet
 
 from pipeline.errors import DamagedAudio, EmptyRecording, NoAudioStream, NotAudio, UnsupportedAudio
+from pipeline.intake.gaps import CLOCKED
 
 av.logging.set_level(None)
 
@@ -146,6 +147,10 @@ class Source:
     packets: Iterator[Packet[AudioStream]]
     """Every packet, then one empty packet that flushes the decoder."""
     raw: RawForm | None = None
+    clocked: bool = False
+    """Whether times of packets are the container's own (see `gaps.CLOCKED`)."""
+    origin_s: float | None = None
+    """Time at which the recording begins; None where its first sound says so."""
 
     def decode(self, packet: Packet[AudioStream]) -> list[AudioFrame]:
         """Frames of one packet (maybe none). Raises av.error.FFmpegError when it is damaged."""
@@ -214,7 +219,24 @@ def _first_audio(container: InputContainer, raw: RawForm | None) -> Source:
     decoder.thread_count = 1
     name = container.format.name.split(",")[0]
     tick_s = float(stream.time_base or 0)
-    return Source(name, decoder.name, decoder, tick_s, container.demux(stream), raw)
+    return Source(
+        name, decoder.name, decoder, tick_s, container.demux(stream), raw,
+        name in CLOCKED, _origin_s(container, name, stream),
+    )  # fmt: skip
+
+
+def _origin_s(container: InputContainer, name: str, stream: AudioStream) -> float | None:
+    """When a film's or an edited recording's own time begins; None: with its first sound.
+
+    An MP4 with a table of samples counts from 0, so an edit list may hold sound back. Fragments,
+    and what is cut from a live stream, count from anywhere: from the first picture or sound.
+    """
+    if name not in CLOCKED:
+        return None
+    if name == "mov" and stream.frames:
+        return 0.0
+    started = container.start_time
+    return None if started is None or len(container.streams) == 1 else started / av.time_base
 
 
 def _headerless(file: NamelessFile, raw: RawForm) -> Source:

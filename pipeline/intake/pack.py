@@ -38,7 +38,10 @@ def survey(
     windows = plan_windows(spans, quietest=lambda *place: quietest(kept, *place))
     write_packed(windows, kept, out)
     speech_s = sum(span.length_s for side in spans for span in side)
-    plan = Plan(sound.tally.duration_s, speech_s, chosen.labels, chosen.reason, windows)
+    tally = sound.tally
+    plan = Plan(
+        tally.plays_s, speech_s, chosen.labels, chosen.reason, windows, tally.silence_filled_s
+    )
     return _surveyed(plan, sound)
 
 
