@@ -218,7 +218,7 @@ def test_no_times_whatever_make_one_gap_longer_than_the_longest(
         so_far_s += missing_s + 0.02
 
 
-@given(st.lists(st.floats(-RESTART_S, TOLERANCE_S), max_size=200))
+@given(st.lists(st.floats(-RESTART_S * 0.99, TOLERANCE_S * 0.99), max_size=200))
 def test_times_that_tremble_fill_nothing(noises: list[float]) -> None:
     clock = Clock(0.0)
     assert [clock.missing_s(n * 0.02 + shake, n * 0.02) for n, shake in enumerate(noises)] == [
