@@ -115,6 +115,8 @@ class Ticket:
     duration_s: float
     plan_hash: str | None
     model: str | None
+    probed_s: float | None = None
+    """Length the probe found, seconds; None where none was kept."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a telephone line carries when nobody speaks: ring, busy and dial tones, keys, fax, music on hold.
+"""What a telephone line carries when nobody speaks: ring and busy tones, keys, fax, music on hold.
 
 Frequencies and cadences of ITU-T E.180 (its Supplement 2 for countries), Q.23 (keys), T.30 (fax).
 """
@@ -31,7 +31,9 @@ def cadence(times: int, *parts: tuple[float, tuple[float, ...]]) -> Samples:
 
 def keys(pressed: str, on_s: float = 0.1, off_s: float = 0.1) -> Samples:
     """A number dialled with touch tones."""
-    return joined([part for key in pressed for part in (tones(on_s, *KEYS_HZ[key]), silence(off_s))])
+    return joined(
+        [part for key in pressed for part in (tones(on_s, *KEYS_HZ[key]), silence(off_s))]
+    )
 
 
 def notes(seconds: float, note_s: float, chords: tuple[tuple[float, ...], ...]) -> Samples:
@@ -41,7 +43,8 @@ def notes(seconds: float, note_s: float, chords: tuple[tuple[float, ...], ...]) 
     for number in range(round(seconds / note_s)):
         chord = chords[number % len(chords)]
         wave = sum(
-            (np.sin(2 * np.pi * f * h * t) / h for f in chord for h in (1, 2, 3, 4)), np.zeros(len(t))
+            (np.sin(2 * np.pi * f * h * t) / h for f in chord for h in (1, 2, 3, 4)),
+            np.zeros(len(t)),
         )
         out.append(wave / len(chord) * np.exp(-2 * t / note_s) * np.minimum(1, t / 0.01))
     return (0.25 * 32_767 * np.concatenate(out)).clip(-32_768, 32_767).astype(np.int16)
@@ -64,7 +67,12 @@ def modem(seconds: float, seed: int = 1) -> Samples:
     return (0.2 * 32_767 * np.sin(2 * np.pi * np.cumsum(hz) / RATE)).astype(np.int16)
 
 
-CHORDS = ((262.0, 330.0, 392.0), (220.0, 262.0, 330.0), (175.0, 220.0, 262.0), (196.0, 247.0, 294.0))
+CHORDS = (
+    (262.0, 330.0, 392.0),
+    (220.0, 262.0, 330.0),
+    (175.0, 220.0, 262.0),
+    (196.0, 247.0, 294.0),
+)
 ARPEGGIO = tuple((f,) for chord in CHORDS for f in (*chord, chord[1] * 2))
 
 NOT_SPEECH = {

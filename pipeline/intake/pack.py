@@ -50,8 +50,9 @@ def survey(
 def _surveyed(plan: Plan, sound: Decoded) -> SurveyReport:
     tally = sound.tally
     return SurveyReport(
-        plan, tally.packets, tally.damaged, sound.container, sound.codec, len(sound.channels)
-    )
+        plan, tally.packets, tally.damaged, sound.container, sound.codec, len(sound.channels),
+        len(tally.gaps), max(tally.gaps, key=lambda gap: gap.length_s, default=None),
+    )  # fmt: skip
 
 
 def write_packed(windows: Sequence[Window], channels: Sequence[Pcm], out: BinaryIO) -> None:

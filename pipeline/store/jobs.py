@@ -293,4 +293,5 @@ def _ticket(row: Any) -> Ticket:
         duration_s=row.duration_s or 0.0,
         plan_hash=row.plan_hash,
         model=row.model,
+        probed_s=row.probed_s,
     )
