@@ -105,16 +105,12 @@ def products(one: Pcm, other: Pcm) -> Seconds:
     """
     step = SAMPLE_RATE_HZ
     means = [np.float32(pcm.mean()) if len(pcm) else np.float32(0) for pcm in (one, other)]
-    return np.array(
-        [
-            np.dot(
-                one[at : at + step].astype(np.float32) - means[0],
-                other[at : at + step].astype(np.float32) - means[1],
-            )
-            for at in range(0, len(one), step)
-        ],
-        np.float64,
-    )
+    found = []
+    for at in range(0, len(one), step):
+        part = one[at : at + step] - means[0]
+        # an energy: the same second need not be read twice
+        found.append(np.dot(part, part if one is other else other[at : at + step] - means[1]))
+    return np.array(found, np.float64)
 
 
 def _same(both: Seconds, energy: Seconds, other: Seconds) -> int:

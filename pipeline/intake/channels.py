@@ -95,11 +95,18 @@ def _nothing_on(pcm: Pcm) -> str | None:
     second = np.convolve(frames, np.ones(50))[: max(1, len(frames))] if len(frames) else frames
     if np.sqrt(second.max(initial=0.0) / SAMPLE_RATE_HZ) < SILENT_RMS:
         return _SILENT
-    if len(pcm) < CONSTANT_LEAST_S * SAMPLE_RATE_HZ:
-        return None
-    frames = _frame_energies(pcm, rising=True)
-    constant = frames.max() < 10 ** (CONSTANT_DB / 10) * np.percentile(frames, 1)
+    # Most channels show within a minute that somebody speaks; the rest are looked at whole.
+    first = pcm[: 60 * SAMPLE_RATE_HZ]
+    constant = _constant(first) and (len(first) == len(pcm) or _constant(pcm))
     return "carries nothing but a constant noise" if constant else None
+
+
+def _constant(pcm: Pcm) -> bool:
+    """Whether a channel is equally loud all the time; False of one too short to tell."""
+    if len(pcm) < CONSTANT_LEAST_S * SAMPLE_RATE_HZ:
+        return False
+    frames = _frame_energies(pcm, rising=True)
+    return bool(frames.max() < 10 ** (CONSTANT_DB / 10) * np.percentile(frames, 1))
 
 
 def _frame_energies(pcm: Pcm, rising: bool = False) -> Seconds:

@@ -105,7 +105,7 @@ def test_a_yes_on_a_humming_line_is_kept() -> None:
     inverse=st.booleans(),
     hiss=st.floats(0, 0.02),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_one_sound_is_recognised_at_any_delay_gain_and_phase(
     ms: float, gain: float, inverse: bool, hiss: float
 ) -> None:
@@ -121,7 +121,7 @@ def test_one_sound_is_recognised_at_any_delay_gain_and_phase(
     seed=st.integers(10, 99), pitch_hz=st.floats(80, 260), leak_db=st.floats(10, 60),
     ms=st.floats(0, 200),
 )  # fmt: skip
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_two_voices_are_never_taken_for_one(
     seed: int, pitch_hz: float, leak_db: float, ms: float
 ) -> None:

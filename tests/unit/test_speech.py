@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.tones import NOT_SPEECH, keys
 from pipeline.intake import speech
 from pipeline.intake.speech import PAD_S, probabilities, speech_spans
 from tests.sounds import Samples, joined, noise, silence, tone, voice
-from tests.tones import NOT_SPEECH, keys
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,33 @@ Frequencies and cadences of ITU-T E.180 (its Supplement 2 for countries), Q.23 (
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tests.sounds import Samples, joined, noise, silence
+from pipeline.recording import SAMPLE_RATE_HZ as RATE
 
-RATE = 16_000
+Samples = NDArray[np.int16]
+
 KEYS_HZ = {
     key: (low, high)
     for row, low in zip(("123", "456", "789", "*0#"), (697, 770, 852, 941), strict=True)
     for key, high in zip(row, (1_209, 1_336, 1_477), strict=True)
 }
+
+
+def silence(seconds: float) -> Samples:
+    """Digital silence."""
+    return np.zeros(round(seconds * RATE), np.int16)
+
+
+def joined(parts: list[Samples]) -> Samples:
+    """Sounds one after the other."""
+    return np.concatenate(parts)
+
+
+def noise(seconds: float, level: float = 0.1, seed: int = 1) -> Samples:
+    """White noise, the same for the same seed."""
+    values = np.random.default_rng(seed).standard_normal(round(seconds * RATE))
+    return (level * 32_767 * values).clip(-32_768, 32_767).astype(np.int16)
 
 
 def tones(seconds: float, *hz: float, level: float = 0.2) -> Samples:
@@ -65,6 +83,27 @@ def modem(seconds: float, seed: int = 1) -> Samples:
     bits = np.random.default_rng(seed).integers(0, 2, round(seconds * 300) + 1)
     hz = np.where(bits, 1_650, 1_850)[(np.arange(round(seconds * RATE)) * 300 // RATE)]
     return (0.2 * 32_767 * np.sin(2 * np.pi * np.cumsum(hz) / RATE)).astype(np.int16)
+
+
+def melody(seed: int, seconds: float = 16.0) -> Samples:
+    """A tune by chance: its pace, pitch, timbre, vibrato and decay, half of them with drums."""
+    r = np.random.default_rng(seed)
+    note_s, base_hz = r.choice([0.15, 0.25, 0.4, 0.6, 1.0]), r.choice([110, 165, 220, 330, 440])
+    harmonics, vibrato = int(r.integers(1, 12)), r.choice([0, 0.005, 0.02])
+    decay, tilt = r.choice([0, 1, 3, 8]), r.choice([0.5, 1, 2])
+    t = np.arange(round(note_s * RATE)) / RATE
+    shape = np.exp(-decay * t) * np.minimum(1, t / 0.01) * np.minimum(1, (note_s - t) / 0.02)
+    played = []
+    for _ in range(int(seconds / note_s)):
+        hz = base_hz * 2 ** (r.choice([0, 2, 4, 5, 7, 9, 11, 12]) / 12)
+        phase = 2 * np.pi * np.cumsum(hz * (1 + vibrato * np.sin(2 * np.pi * 5.5 * t))) / RATE
+        heard = [h for h in range(1, harmonics + 1) if h * hz < 7_500]
+        played.append(sum((np.sin(h * phase) / h**tilt for h in heard), np.zeros(len(t))) * shape)
+    tune = np.concatenate(played)
+    tune *= 0.3 * 32_767 / np.abs(tune).max()
+    if r.random() < 0.5:
+        tune += drums(len(tune) / RATE)[: len(tune)] * 0.5
+    return np.asarray(tune.clip(-32_768, 32_767).astype(np.int16))
 
 
 CHORDS = (
