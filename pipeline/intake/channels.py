@@ -33,6 +33,9 @@ MIX_REST = 0.05
 MIX_LEAST_GAIN = 0.1
 """... and when each of them is in it at -20 dB or more: less is leakage, not a mix."""
 
+MIX_MOST_CHANNELS = 8
+"""Among more channels no mix is looked for: the work grows with their square."""
+
 _FRAME = SAMPLE_RATE_HZ // 50
 
 
@@ -148,7 +151,7 @@ def _how(twin: Twin) -> str:
 
 def _mixes(kept: list[int], channels: Sequence[Pcm]) -> dict[int, str]:
     """The channel of a conference that is the sum of the others, where there are two others."""
-    if len(kept) < 3:
+    if not 3 <= len(kept) <= MIX_MOST_CHANNELS:
         return {}
     pairs = {(a, b): products(channels[a], channels[b]) for a in kept for b in kept if a <= b}
     table = {**pairs, **{(b, a): found for (a, b), found in pairs.items()}}

@@ -106,6 +106,36 @@ def test_sound_that_an_edit_list_holds_back_starts_when_it_is_played(decoded: De
     assert beep_at_s(found.channels[0]) == pytest.approx(7, abs=0.1)
 
 
+def film(sound_from_s: float, pictures_from_s: float) -> bytes:
+    """A grey film with three seconds of a tone."""
+    out = io.BytesIO()
+    with av.open(out, "w", format="matroska") as file:
+        pictures = file.add_stream("mpeg4", rate=5)
+        pictures.width, pictures.height, pictures.pix_fmt = 64, 48, "yuv420p"
+        heard = file.add_stream("pcm_s16le", rate=16_000)
+        heard.layout = "mono"
+        grey = np.full((48, 64, 3), 90, np.uint8)
+        for number in range(30):
+            picture = av.VideoFrame.from_ndarray(grey, format="rgb24")
+            picture.pts = number + round(pictures_from_s * 5)
+            file.mux(pictures.encode(picture))
+        file.mux(pictures.encode(None))
+        frame = av.AudioFrame.from_ndarray(tone(3)[None], format="s16", layout="mono")
+        frame.sample_rate, frame.pts = 16_000, round(sound_from_s * 16_000)
+        file.mux(heard.encode(frame))
+        file.mux(heard.encode(None))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("stream_began_s", [0, 500])
+def test_sound_that_begins_after_the_picture_starts_when_it_is_played(
+    decoded: Decode, stream_began_s: float
+) -> None:
+    found = decoded(film(stream_began_s + 2.5, stream_began_s))
+    assert beep_at_s(found.channels[0]) == pytest.approx(2.5, abs=0.05)
+    assert found.tally.plays_s == pytest.approx(5.5, abs=0.05)
+
+
 @pytest.mark.parametrize("container", ["ogg", "webm"])
 def test_a_recording_cut_from_a_live_stream_gets_no_silence(
     decoded: Decode, container: str
