@@ -96,7 +96,7 @@ def leaks(_: Path) -> None:
     print(f"own speech {own_s:.1f} s")
     for leak_db in (20, 25, 30):
         for late_ms in (0, 20):
-            sides = [line(left, right, leak_db, late_ms, 1), line(right, left, leak_db, late_ms, 2)]
+            sides = leaking(left, right, leak_db, late_ms)
             found = [speech_spans(side) for side in sides]
             kept, left_out_s = without_leaks(found, sides)
             lost_s = sum(missing_s(o, k) for o, k in zip(own, kept, strict=True))
@@ -153,6 +153,11 @@ def call() -> tuple[Samples, Samples]:
         ):  # fmt: skip
             side += [sound, silence(0.5)]
     return joined(left), joined(right)
+
+
+def leaking(left: Samples, right: Samples, leak_db: float, late_ms: float) -> list[Samples]:
+    """Both sides of a call with a trace of each in the other."""
+    return [line(left, right, leak_db, late_ms, 1), line(right, left, leak_db, late_ms, 2)]
 
 
 def line(own: Samples, other: Samples, leak_db: float, late_ms: float, seed: int) -> Samples:

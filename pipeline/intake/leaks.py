@@ -34,6 +34,10 @@ FLOOR_DB = 30.0
 LEAST_LEAK_S = 1.0
 """Less leakage than this in all is left alone: one short hum may resemble a vowel by chance."""
 
+LIKE_AT_ALL = 0.1
+"""Less likeness than this at the best delay is no leak. Seconds of two voices are alike by 0.1 to
+0.2 each, every one at a delay of its own, so many together stay far under it."""
+
 KEPT_AROUND_S = 0.3
 """Kept before and after own words when a leak beside them is left out."""
 
@@ -70,8 +74,11 @@ def _delay(spans: Sequence[Span], quiet: Pcm, loud: Pcm) -> int | None:
         return None
     chosen = tried[:: max(1, len(tried) // _TRIED)]
     # Sought from the leak's side: a leak follows, so its sound lies earlier in the loud channel.
-    total = sum(likeness(quiet, loud, start, stop, _REACH) for start, stop in chosen)
-    return _REACH - int(np.argmax(np.abs(total)))
+    total = np.zeros(2 * _REACH + 1)
+    for start, stop in chosen:
+        total += likeness(quiet, loud, start, stop, _REACH)
+    best = int(np.argmax(np.abs(total)))
+    return None if abs(total[best]) < LIKE_AT_ALL * len(chosen) else _REACH - best
 
 
 def _own(spans: Sequence[Span], quiet: Pcm, loud: Pcm, late: int) -> list[Span]:
