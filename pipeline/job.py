@@ -119,7 +119,7 @@ class Ticket:
     channel_languages: list[str] | None = None
     """Languages heard out by an earlier grant, by channel of its plan."""
     probed_s: float | None = None
-    """Length before it was decoded."""
+    """Length the probe found, seconds; None where none was kept."""
 
 
 @dataclass(frozen=True)

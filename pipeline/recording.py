@@ -171,6 +171,10 @@ class SurveyReport:
     codec: str
     channels: int
     """Channels in the recording, kept or not."""
+    gaps: int = 0
+    """Places at which silence was put in (see `Plan.silence_filled_s`)."""
+    longest_gap: Span | None = None
+    """The longest of them."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Which channels are worth hearing? All channels come in, a `ChannelPlan` goes out.
 
-A call is often recorded with one side in each channel; often it is the same sound twice, or one
-side is silent. Channels are chosen, never summed: a sum makes two sides talk over each other, and
-makes one sound vanish when a side is wired with inverse phase.
+A call is often recorded with one side in each channel; often it is the same sound twice (maybe
+later, quieter, turned over or through another codec), or one side carries nothing but its line's
+hum. Channels are chosen, never summed: a sum makes two sides talk over each other, and makes one
+sound vanish when a side is wired with inverse phase.
 """
 
 from __future__ import annotations
@@ -11,26 +12,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipeline.intake.alike import Seconds, Twin, products, twin_of
 from pipeline.intake.decode import Pcm
 from pipeline.recording import SAMPLE_RATE_HZ
 
 SILENT_RMS = 10 ** (-60 / 20) * 32_768
 """A channel whose loudest second is under -60 dB of full scale carries no speech (33 of 32768)."""
 
-SAME_CORRELATION = 0.99
-"""Two channels correlated beyond this, over all, carry one sound."""
+CONSTANT_DB = 8.0
+"""A channel whose loudest 20 ms are no more than this over its quietest hundredth carries hum or
+comfort noise. An hour of noise of a telephone's band stays under 6 dB; a single "yes" is over."""
 
-SAME_SECOND_CORRELATION = 0.9
-"""... provided no loud second falls below this: a short answer on one side only must not be lost
-in an hour of leakage from the other."""
+CONSTANT_LEAST_S = 2.0
+"""A shorter channel may be one long vowel, and is never called constant."""
 
-LOUD_DB = 30.0
-"""A second counts as loud within this many dB of the loudest second of its channel."""
+MIX_REST = 0.05
+"""A channel is the mix of others when these leave at most this share of each loud second of it."""
 
-Seconds = NDArray[np.float64]
-"""One number for each second of a channel."""
+MIX_LEAST_GAIN = 0.1
+"""... and when each of them is in it at -20 dB or more: less is leakage, not a mix."""
+
+MIX_MOST_CHANNELS = 8
+"""Among more channels no mix is looked for: the work grows with their square."""
+
+_FRAME = SAMPLE_RATE_HZ // 50
 
 
 @dataclass(frozen=True)
@@ -52,70 +58,121 @@ def plan_channels(channels: Sequence[Pcm]) -> ChannelPlan:
     """
     if len(channels) == 1:
         return ChannelPlan((0,), ("mono",), "one channel")
-    energies = [_products(pcm, pcm) for pcm in channels]
-    loud = [number for number, energy in enumerate(energies) if not _silent(energy)]
-    if not loud:
-        return ChannelPlan((0,), ("mono",), "all channels are silent")
+    notes: dict[int, str] = {}
     kept: list[int] = []
-    notes = [f"{_label(n, channels)} is silent" for n in range(len(channels)) if n not in loud]
-    for number in loud:
-        twin = _twin(number, kept, channels, energies)
-        if twin is None:
-            kept.append(number)
+    for number, pcm in enumerate(channels):
+        note = _nothing_on(pcm) or _repeats(number, kept, channels)
+        if note:
+            notes[number] = note
         else:
-            notes.append(f"{_label(number, channels)} {twin}")
-    return _plan(kept, loud, notes, channels)
+            kept.append(number)
+    notes |= _mixes(kept, channels)
+    kept = [number for number in kept if number not in notes]
+    return _plan(kept, notes, channels)
 
 
-def _plan(
-    kept: list[int], loud: list[int], notes: list[str], channels: Sequence[Pcm]
-) -> ChannelPlan:
-    one_sound = len(kept) == 1 and len(loud) == len(channels)
+def _plan(kept: list[int], notes: dict[int, str], channels: Sequence[Pcm]) -> ChannelPlan:
+    if not kept:
+        silent = all(note == _SILENT for note in notes.values())
+        reason = "all channels are silent" if silent else "no channel carries more than noise"
+        return ChannelPlan((0,), ("mono",), reason)
+    one_sound = len(kept) == 1 and all(note.startswith(_REPEATS) for note in notes.values())
     labels = ("mono",) if one_sound else tuple(_label(number, channels) for number in kept)
-    reason = "; ".join(notes) or "each channel carries its own sound"
+    told = [f"{_label(number, channels)} {note}" for number, note in sorted(notes.items())]
+    reason = "; ".join(told) or "each channel carries its own sound"
     return ChannelPlan(tuple(kept), labels, reason)
+
+
+_SILENT = "is silent"
+_REPEATS = "repeats"
 
 
 def _label(number: int, channels: Sequence[Pcm]) -> str:
     return ("left", "right")[number] if len(channels) == 2 else f"channel {number + 1}"
 
 
-def _twin(
-    number: int, kept: list[int], channels: Sequence[Pcm], energies: list[Seconds]
-) -> str | None:
+def _nothing_on(pcm: Pcm) -> str | None:
+    """Why nobody can be heard on a channel; None when somebody might."""
+    frames = _frame_energies(pcm)
+    # A second at -60 dB may hide a shorter sound above it, so the loudest second decides.
+    second = np.convolve(frames, np.ones(50))[: max(1, len(frames))] if len(frames) else frames
+    if np.sqrt(second.max(initial=0.0) / SAMPLE_RATE_HZ) < SILENT_RMS:
+        return _SILENT
+    # Most channels show within a minute that somebody speaks; the rest are looked at whole.
+    first = pcm[: 60 * SAMPLE_RATE_HZ]
+    constant = _constant(first) and (len(first) == len(pcm) or _constant(pcm))
+    return "carries nothing but a constant noise" if constant else None
+
+
+def _constant(pcm: Pcm) -> bool:
+    """Whether a channel is equally loud all the time; False of one too short to tell."""
+    if len(pcm) < CONSTANT_LEAST_S * SAMPLE_RATE_HZ:
+        return False
+    frames = _frame_energies(pcm, rising=True)
+    return bool(frames.max() < 10 ** (CONSTANT_DB / 10) * np.percentile(frames, 1))
+
+
+def _frame_energies(pcm: Pcm, rising: bool = False) -> Seconds:
+    """The energy of each 20 ms about the channel's mean: a constant offset is no sound.
+
+    `rising`: of the differences between samples, in which mains hum is 34 dB weaker than in the
+    sound and cannot hide a quiet voice.
+    """
+    mean = np.float32(pcm.mean()) if len(pcm) else np.float32(0)
+    found = []
+    for at in range(0, len(pcm), SAMPLE_RATE_HZ):
+        part = pcm[at : at + SAMPLE_RATE_HZ].astype(np.float32) - mean
+        if rising:
+            part = np.diff(part, prepend=part[:1])
+        whole = len(part) // _FRAME * _FRAME
+        frames = part[:whole].reshape(-1, _FRAME)
+        found.append(np.einsum("ij,ij->i", frames, frames))
+        if whole < len(part):
+            found.append(np.array([np.dot(part[whole:], part[whole:])]))
+    return np.concatenate(found).astype(np.float64) if found else np.zeros(0)
+
+
+def _repeats(number: int, kept: list[int], channels: Sequence[Pcm]) -> str | None:
     """How this channel repeats one already kept; None when it carries a sound of its own."""
     for other in kept:
-        products = _products(channels[number], channels[other])
-        sign = _same(products, energies[number], energies[other])
-        if sign:
-            turned = " with inverse phase" if sign < 0 else ""
-            return f"repeats {_label(other, channels)}{turned}"
+        twin = twin_of(channels[other], channels[number])
+        if twin is not None:
+            return f"{_REPEATS} {_label(other, channels)}{_how(twin)}"
     return None
 
 
-def _same(products: Seconds, energy: Seconds, other: Seconds) -> int:
-    """1 when two channels carry one sound, -1 when one is the other turned over, else 0."""
-    overall = products.sum() / np.sqrt(energy.sum() * other.sum())
-    if abs(overall) < SAME_CORRELATION:
-        return 0
-    floor = 10 ** (-LOUD_DB / 10)
-    loud = (energy > energy.max() * floor) | (other > other.max() * floor)
-    scale = np.sqrt(energy * other) + 1.0
-    if (abs(products[loud]) / scale[loud]).min() < SAME_SECOND_CORRELATION:
-        return 0
-    return 1 if overall > 0 else -1
+def _how(twin: Twin) -> str:
+    turned = " with inverse phase" if twin.inverse else ""
+    late_ms = round(twin.late_s * 1_000)
+    if not late_ms:
+        return turned
+    return f"{turned} {abs(late_ms)} ms {'later' if late_ms > 0 else 'earlier'}"
 
 
-def _silent(energy: Seconds) -> bool:
-    return bool(np.sqrt(energy.max(initial=0.0) / SAMPLE_RATE_HZ) < SILENT_RMS)
+def _mixes(kept: list[int], channels: Sequence[Pcm]) -> dict[int, str]:
+    """The channel of a conference that is the sum of the others, where there are two others."""
+    if not 3 <= len(kept) <= MIX_MOST_CHANNELS:
+        return {}
+    pairs = {(a, b): products(channels[a], channels[b]) for a in kept for b in kept if a <= b}
+    table = {**pairs, **{(b, a): found for (a, b), found in pairs.items()}}
+    for number in kept:
+        others = [other for other in kept if other != number]
+        if _is_mix(number, others, table):
+            return {number: "is the mix of the others"}
+    return {}
 
 
-def _products(one: Pcm, other: Pcm) -> Seconds:
-    """The sum of products of two channels in each second; the last second may be short."""
-    step = SAMPLE_RATE_HZ
-    return np.array(
-        [
-            np.dot(one[at : at + step].astype(np.float64), other[at : at + step])
-            for at in range(0, len(one), step)
-        ]
-    )
+def _is_mix(number: int, others: list[int], table: dict[tuple[int, int], Seconds]) -> bool:
+    """Whether one set of gains makes this channel of the others, in every loud second."""
+    gram = np.array([[table[a, b].sum() for b in others] for a in others])
+    gains = np.linalg.lstsq(gram, np.array([table[number, a].sum() for a in others]), rcond=None)[0]
+    if (gains < MIX_LEAST_GAIN).any():
+        return False
+    own = table[number, number]
+    rest = own.copy()
+    for gain, a in zip(gains, others, strict=True):
+        rest -= 2 * gain * table[number, a]
+        for other_gain, b in zip(gains, others, strict=True):
+            rest += gain * other_gain * table[a, b]
+    loud = own > own.max() * 1e-3
+    return bool((rest[loud] <= MIX_REST * own[loud]).all())

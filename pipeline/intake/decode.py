@@ -1,7 +1,9 @@
 """Decode a recording: packets come in, 16 kHz signed 16 bit samples of each channel go out.
 
-Promises: a damaged packet costs that packet and no more; channels are never mixed; no more than
-`max_duration_s` is ever decoded; memory grows by 2 bytes a sample and channel, whatever the codec.
+Promises: a damaged packet costs that packet and no more; where the container's times leave a gap
+there is silence, so that what comes after has a player's times; channels are never mixed; no more
+than `max_duration_s` is ever decoded, silence included; memory grows by 2 bytes a sample and
+channel, whatever the codec, and no further than `MOST_TRACK_S` allows.
 """
 
 from __future__ import annotations
@@ -21,11 +23,16 @@ from av.packet import Packet
 from numpy.typing import NDArray
 
 from pipeline.errors import DamagedAudio, NoSamples, TooLong
+from pipeline.intake.gaps import Clock
 from pipeline.intake.opening import NamelessFile, Source, open_audio
-from pipeline.recording import SAMPLE_RATE_HZ
+from pipeline.recording import SAMPLE_RATE_HZ, Span
 
 Pcm = NDArray[np.int16]
 """Samples of one channel at `SAMPLE_RATE_HZ`. Integers, so never NaN or Inf."""
+
+MOST_TRACK_S = 2 * 12 * 3_600.0
+"""Seconds of all channels together: two channels of 12 h, 2.8 GB; eight may last 3 h. More would be
+refused by the sandbox's memory limit, without a reason a person understands."""
 
 
 @dataclass
@@ -40,11 +47,23 @@ class Tally:
     sample_rate_hz: int = 0
     channels: int = 0
     """Rate and channels of the first frame."""
+    gaps: list[Span] = field(default_factory=list)
+    """Silence put in where the container's times leave a gap, in order, in true time."""
 
     @property
     def duration_s(self) -> float:
         """How long the decoded sound is."""
         return sum(count / rate for rate, count in self.samples.items())
+
+    @property
+    def silence_filled_s(self) -> float:
+        """How much silence was put in."""
+        return sum(gap.length_s for gap in self.gaps)
+
+    @property
+    def plays_s(self) -> float:
+        """How long it plays: the decoded sound and the silence put in."""
+        return self.duration_s + self.silence_filled_s
 
 
 @dataclass(frozen=True)
@@ -70,7 +89,8 @@ def decode(
     tally = Tally()
     tracks = Tracks()
     with open_audio(file, file_name, raw_format) as source:
-        for frame in frames(source, tally, max_duration_s):
+        for frame, starts_s in frames(source, tally, max_duration_s):
+            tracks.wait_until(starts_s)
             tracks.add(frame)
         channels = tracks.close(tally.channels)
         return Decoded(channels, tally, source.container, source.codec)
@@ -84,8 +104,16 @@ def count(source: Source, max_duration_s: float) -> Tally:
     return tally
 
 
-def frames(source: Source, tally: Tally, max_duration_s: float) -> Iterator[AudioFrame]:
-    """Every frame that can be decoded, counted in `tally`. Raises as `decode` does."""
+def frames(
+    source: Source, tally: Tally, max_duration_s: float
+) -> Iterator[tuple[AudioFrame, float | None]]:
+    """Every frame that can be decoded, counted in `tally`.
+
+    With each its start in true time, seconds, where silence belongs before it, else None. Raises
+    as `decode` does.
+    """
+    clock = Clock(source.origin_s) if source.clocked else None
+    damaged = 0
     for packet in _readable(source, tally):
         tally.packets += bool(packet.size)
         try:
@@ -95,12 +123,38 @@ def frames(source: Source, tally: Tally, max_duration_s: float) -> Iterator[Audi
         except FFmpegError as error:
             _unless_out_of_memory(error)
             tally.damaged += 1
+            if clock is not None and not tally.samples:
+                clock.begin(_time_s(source, packet))
             continue
         for frame in decoded:
+            starts_s = _gap(source, clock, frame, tally, tally.damaged > damaged)
+            damaged = tally.damaged
             _count(frame, tally, max_duration_s)
-            yield frame
+            yield frame, starts_s
     if not tally.samples:
         raise DamagedAudio if tally.packets else NoSamples
+
+
+def _gap(
+    source: Source, clock: Clock | None, frame: AudioFrame, tally: Tally, damaged: bool
+) -> float | None:
+    """Note the silence before this frame; where the frame then starts, None without silence."""
+    at_s = _time_s(source, frame)
+    if clock is None or at_s is None:
+        return None
+    so_far_s = tally.plays_s
+    missing_s = clock.missing_s(at_s, so_far_s, damaged)
+    if not missing_s:
+        return None
+    tally.gaps.append(Span(so_far_s, so_far_s + missing_s))
+    return so_far_s + missing_s
+
+
+def _time_s(source: Source, timed: AudioFrame | Packet[AudioStream]) -> float | None:
+    """What the container says of when this is heard, seconds of its clock."""
+    if timed.pts is None:
+        return None
+    return timed.pts * float(timed.time_base or source.time_base_s)
 
 
 def _readable(source: Source, tally: Tally) -> Iterator[Packet[AudioStream]]:
@@ -121,8 +175,11 @@ def _count(frame: AudioFrame, tally: Tally, max_duration_s: float) -> None:
     tally.samples[frame.sample_rate] += frame.samples
     tally.sample_rate_hz = tally.sample_rate_hz or frame.sample_rate
     tally.channels = tally.channels or frame.layout.nb_channels
-    if tally.duration_s > max_duration_s:
+    if tally.plays_s > max_duration_s:
         raise TooLong(f"The recording is longer than {max_duration_s:g} s.")
+    if tally.plays_s * tally.channels > MOST_TRACK_S:
+        limit_s = MOST_TRACK_S / tally.channels
+        raise TooLong(f"A recording of {tally.channels} channels may last {limit_s:.0f} s.")
 
 
 class Tracks:
@@ -146,6 +203,17 @@ class Tracks:
         frame.pts = None
         for part in self._resampler.resample(frame):
             self._append(_planes(part))
+
+    def wait_until(self, start_s: float | None) -> None:
+        """Silence on every track up to a moment of true time, seconds; nothing when None."""
+        if start_s is None:
+            return
+        self._flush()
+        self._form = None
+        self._tracks = self._tracks or [bytearray()]
+        missing = round(start_s * SAMPLE_RATE_HZ) - len(self._tracks[0]) // 2
+        for track in self._tracks:
+            track += bytes(2 * max(0, missing))
 
     def close(self, at_least: int) -> tuple[Pcm, ...]:
         """All samples so far, without a copy, in `at_least` tracks: one sample may give none."""

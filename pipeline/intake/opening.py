@@ -29,6 +29,7 @@ from pipeline.errors import (
     NotAudio,
     UnsupportedAudio,
 )
+from pipeline.intake.gaps import CLOCKED
 from pipeline.intake.raw import HEAD_BYTES, RawForm, declared_raw
 
 av.logging.set_level(None)
@@ -129,6 +130,10 @@ class Source:
     raw: RawForm | None = None
     header_s: float | None = None
     """What the container's header claims; None where it claims nothing, or FFmpeg guessed."""
+    clocked: bool = False
+    """Whether times of packets are the container's own (see `gaps.CLOCKED`)."""
+    origin_s: float | None = None
+    """Time at which the recording begins; None where its first sound says so."""
 
     def decode(self, packet: Packet[AudioStream]) -> list[AudioFrame]:
         """Frames of one packet (maybe none). Raises av.error.FFmpegError when it is damaged."""
@@ -215,7 +220,24 @@ def _first_audio(container: InputContainer, raw: RawForm | None) -> Source:
     decoder.thread_count = 1
     name = container.format.name.split(",")[0]
     tick_s = float(stream.time_base or 0)
-    return Source(name, decoder.name, decoder, tick_s, container.demux(stream), raw)
+    return Source(
+        name, decoder.name, decoder, tick_s, container.demux(stream), raw,
+        clocked=name in CLOCKED, origin_s=_origin_s(container, name, stream),
+    )  # fmt: skip
+
+
+def _origin_s(container: InputContainer, name: str, stream: AudioStream) -> float | None:
+    """When a film's or an edited recording's own time begins; None: with its first sound.
+
+    An MP4 with a table of samples counts from 0, so an edit list may hold sound back. Fragments,
+    and what is cut from a live stream, count from anywhere: from the first picture or sound.
+    """
+    if name not in CLOCKED:
+        return None
+    if name == "mov" and stream.frames:
+        return 0.0
+    started = container.start_time
+    return None if started is None or len(container.streams) == 1 else started / av.time_base
 
 
 _TIMED_STREAMS = ("flac", "mov", "aiff", "asf", "wv")

@@ -13,6 +13,7 @@ import numpy as np
 
 from pipeline.intake.channels import plan_channels
 from pipeline.intake.decode import Decoded, Pcm, decode
+from pipeline.intake.leaks import without_leaks
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.speech import speech_spans
 from pipeline.recording import SAMPLE_RATE_HZ, Plan, SurveyReport, Window
@@ -34,19 +35,24 @@ def survey(
     sound = decode(file, file_name, max_duration_s, raw_format)
     chosen = plan_channels(sound.channels)
     kept = [sound.channels[number] for number in chosen.kept]
-    spans = [speech_spans(pcm) for pcm in kept]
+    spans, leaked_s = without_leaks([speech_spans(pcm) for pcm in kept], kept)
     windows = plan_windows(spans, quietest=lambda *place: quietest(kept, *place))
     write_packed(windows, kept, out)
     speech_s = sum(span.length_s for side in spans for span in side)
-    plan = Plan(sound.tally.duration_s, speech_s, chosen.labels, chosen.reason, windows)
+    reason = chosen.reason
+    if leaked_s:
+        reason += f"; {leaked_s:.1f} s that only leak from one into another are left out"
+    tally = sound.tally
+    plan = Plan(tally.plays_s, speech_s, chosen.labels, reason, windows, tally.silence_filled_s)
     return _surveyed(plan, sound)
 
 
 def _surveyed(plan: Plan, sound: Decoded) -> SurveyReport:
     tally = sound.tally
     return SurveyReport(
-        plan, tally.packets, tally.damaged, sound.container, sound.codec, len(sound.channels)
-    )
+        plan, tally.packets, tally.damaged, sound.container, sound.codec, len(sound.channels),
+        len(tally.gaps), max(tally.gaps, key=lambda gap: gap.length_s, default=None),
+    )  # fmt: skip
 
 
 def write_packed(windows: Sequence[Window], channels: Sequence[Pcm], out: BinaryIO) -> None:

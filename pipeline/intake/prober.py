@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from pipeline.errors import LimitExceeded, ParserCrashed, PartDown, refusal
 from pipeline.intake.jail import Limits
-from pipeline.recording import SAMPLE_RATE_HZ, Plan, Probe, SurveyReport
+from pipeline.recording import SAMPLE_RATE_HZ, Plan, Probe, Span, SurveyReport
 
 Value = TypeVar("Value")
 
@@ -149,7 +149,9 @@ def _read(raw: dict[str, Any], make: Callable[[dict[str, Any]], Value]) -> Value
 
 
 def _report(raw: dict[str, Any]) -> SurveyReport:
-    return SurveyReport(**{**raw, "plan": Plan.from_json(raw["plan"])})
+    gap = raw["longest_gap"]
+    read = {"plan": Plan.from_json(raw["plan"]), "longest_gap": Span(**gap) if gap else None}
+    return SurveyReport(**{**raw, **read})
 
 
 class _Server:

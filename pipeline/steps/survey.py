@@ -20,7 +20,7 @@ from pipeline.intake.prober import Prober
 from pipeline.intake.storage import Storage
 from pipeline.job import AUTO, Ticket
 from pipeline.queue.redis_queue import RedisQueue
-from pipeline.recording import Plan, SurveyReport
+from pipeline.recording import Plan, Span, SurveyReport
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import jobs, partials
@@ -30,6 +30,14 @@ from pipeline.transcript.spoken import UNDETERMINED
 
 CHUNK_BYTES = 1 << 20
 """Packed speech goes to storage in pieces of this size."""
+
+
+MISMATCH_S, MISMATCH_SHARE = 5.0, 0.1
+"""Probed and decoded length differ when they are apart by more than both: seconds, and the share
+of the longer."""
+
+LEAST_TOLD_S = 0.1
+"""Less silence put in is nobody's concern."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +73,12 @@ def commit(
     """
     report, plan = packed.report, packed.report.plan
     language = ticket.language or default_language
+    degraded = what_is_wrong(report, ticket.probed_s)
     if not plan.windows:
-        _complete_silent(store, ticket, plan, language, _damage(report))
+        _complete_silent(store, ticket, plan, language, degraded)
         return
     work_s = predicted_work_s(plan.speech_s, len(plan.windows), language)
-    place = _keep(store, ticket, plan, packed.artefact_key, bucket_of(work_s), _damage(report))
+    place = _keep(store, ticket, plan, packed.artefact_key, bucket_of(work_s), degraded)
     if place is not None:
         transcribe_queue.offer(place)
     elif not _was_kept(store, ticket, packed.artefact_key):
@@ -114,11 +123,38 @@ def _keep(
     return place
 
 
-def _damage(report: SurveyReport) -> str | None:
-    """Words may be missing where audio could not be decoded: say so."""
-    if not report.damaged_packets:
-        return None
-    return f"{report.damaged_packets} of {report.packets} packets of audio could not be decoded"
+def what_is_wrong(report: SurveyReport, probed_s: float | None) -> str | None:
+    """Why words may be missing or times wrong, for people; None when the sound is sound.
+
+    `probed_s` is the length found before decoding, seconds.
+    """
+    plan = report.plan
+    reasons = []
+    if report.damaged_packets:
+        reasons.append(
+            f"{report.damaged_packets} of {report.packets} packets of audio could not be decoded"
+        )
+    if report.longest_gap is not None and plan.silence_filled_s >= LEAST_TOLD_S:
+        reasons.append(_filled(report, report.longest_gap))
+    decoded_s = plan.duration_s - plan.silence_filled_s
+    lengths_s = (decoded_s, plan.duration_s)
+    if probed_s is not None and all(_differ(probed_s, length_s) for length_s in lengths_s):
+        reasons.append(f"{probed_s:.1f} s were expected and {decoded_s:.1f} s could be decoded")
+    return "; ".join(reasons) or None
+
+
+def _filled(report: SurveyReport, longest: Span) -> str:
+    filled_s = report.plan.silence_filled_s
+    if report.gaps == 1:
+        where = f"at {longest.start_s:.1f} s"
+    else:
+        where = f"at {report.gaps} places, the longest at {longest.start_s:.1f} s,"
+    return f"no sound for {filled_s:.1f} s {where} was filled with silence"
+
+
+def _differ(probed_s: float, length_s: float) -> bool:
+    apart_s = abs(probed_s - length_s)
+    return apart_s > MISMATCH_S and apart_s > MISMATCH_SHARE * max(probed_s, length_s)
 
 
 def _complete_silent(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.tones import NOT_SPEECH, keys
 from pipeline.intake import speech
 from pipeline.intake.speech import PAD_S, probabilities, speech_spans
 from tests.sounds import Samples, joined, noise, silence, tone, voice
@@ -15,6 +16,27 @@ from tests.sounds import Samples, joined, noise, silence, tone, voice
 )
 def test_what_nobody_says_is_not_speech(pcm: Samples) -> None:
     assert speech_spans(pcm) == []
+
+
+@pytest.mark.parametrize("name", NOT_SPEECH)
+@pytest.mark.parametrize("gain", [1.0, 0.01], ids=["loud", "-40 dB"])
+def test_tones_keys_fax_and_plain_music_are_not_speech(name: str, gain: float) -> None:
+    assert speech_spans((NOT_SPEECH[name] * gain).astype(np.int16)) == []
+
+
+def test_speech_is_found_after_the_line_has_rung() -> None:
+    ringing = NOT_SPEECH["ring tone, US"]
+    rang_s = len(ringing) / 16_000
+    spans = speech_spans(joined([ringing, voice(4), silence(1)]))
+    assert spans[0].start_s == pytest.approx(rang_s, abs=PAD_S + 0.3)
+    assert spans[-1].end_s == pytest.approx(rang_s + 4, abs=PAD_S + 0.3)
+
+
+def test_keys_pressed_while_somebody_talks_do_not_hide_the_talk() -> None:
+    talk = joined([silence(1), voice(6), silence(1)])
+    pressed = np.resize(keys("4711#", off_s=0.6), len(talk)) // 2
+    spans = speech_spans((talk + pressed).astype(np.int16))
+    assert sum(span.length_s for span in spans) > 5.5
 
 
 @pytest.mark.parametrize("level", [0.3, 0.03, 0.003], ids=["loud", "-20 dB", "-40 dB"])
