@@ -79,8 +79,9 @@ class FirstToken:
     language: str
     language_prob: float
     """Among all languages, 0..1."""
-    no_speech_prob: float
-    """Probability that nobody speaks, 0..1."""
+    no_speech_prob: float | None
+    """Probability that nobody speaks, 0..1; None from a model that had no language to choose and
+    was not asked."""
 
 
 class SpeechEngine(Protocol):

@@ -81,7 +81,7 @@ class Listening(VllmEngine):
 
     async def _decode(self, request: Any, temperature: float) -> Any:
         said = await super()._decode(request, temperature)
-        self.said[id(request)] = list(said.token_ids)
+        self.said[id(request)] = list(said.outputs[0].token_ids)
         return said
 
 
