@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import EngineDead, LanguageUnknown
 from pipeline.job import TASKS
+from pipeline.transcript.repeats import RUN_LIMIT
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -20,6 +21,11 @@ NEVER = -100.0
 PREVIOUS_LIMIT = 223
 """Tokens of text before the window: half of what the decoder sees, less `<|startofprev|>`. The
 other half is room for the words of the window."""
+
+LOOP_COUNT = RUN_LIMIT
+"""So often in a row a phrase of at most 40 tokens ends an answer: what is said more often is not
+believed anyway. Ended at 3, "No, no, no, no, no. That is not my account." was never heard to its
+end, at no temperature, and "zero zero zero one" lost its rest."""
 
 LIKELIEST = 20
 """Likeliest tokens looked at for a language and for silence, vLLM's own limit: beyond them nothing
@@ -118,9 +124,8 @@ def sampling_params(
         seed=0 if temperature > 0 else None,
         max_tokens=max_tokens,
         logit_bias=tokens.logit_bias(),
-        # Of 21 windows with a forced time 5 looped; this ended them all, with the best WER.
         repetition_detection=RepetitionDetectionParams(
-            max_pattern_size=40, min_pattern_size=1, min_count=3
+            max_pattern_size=40, min_pattern_size=1, min_count=LOOP_COUNT
         ),
         logprobs=0,
         prompt_logprobs=LIKELIEST,  # where the prompt starts: languages, and whether nobody speaks
