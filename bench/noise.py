@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -29,7 +30,7 @@ from pipeline.steps.hear import hear
 from pipeline.weights import find_model
 from workers.vllm_engine import VllmEngine
 
-CORPUS = Path(__file__).resolve().parents[1] / ".." / "shared" / "corpus"
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 LENGTHS_S = (30.0, 5.0)
 LANGUAGES = ("en", "de", "ja", "tr")
 """In which a multilingual model is told the sounds are spoken."""
@@ -170,9 +171,12 @@ def main() -> None:
     parser.add_argument("--models", default="tiny.en,base")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # vLLM prints there too
     home = Path(os.environ.get("FAIRSCRIBE_HOME", tempfile.gettempdir())) / "bench-noise"
     told = [asyncio.run(measure(model, home)) for model in asked.models.split(",")]
-    print(json.dumps(told, ensure_ascii=False) if asked.json else "\n\n".join(map(table, told)))
+    text = json.dumps(told, ensure_ascii=False) if asked.json else "\n\n".join(map(table, told))
+    print(text, file=out, flush=True)
 
 
 if __name__ == "__main__":

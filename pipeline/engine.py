@@ -113,7 +113,9 @@ class SpeechEngine(Protocol):
         ...
 
     async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
-        """Hear one window. Cancelling the call frees its slot.
+        """Hear one window, the more freely the higher the `temperature` (0..1, 0: always the
+        likeliest word). Whether the answer is to be believed is for `steps/hear.py` to say.
+        Cancelling the call frees its slot.
 
         Raises `EngineDead` when the engine died under it (run the window again elsewhere),
         `WindowRefused` when this window alone cannot be heard.

@@ -105,12 +105,10 @@ def echoes(text: str, vocabulary: str) -> bool:
     said, terms = bare_words(text), bare_words(vocabulary)
     if not said or not terms:
         return False
-    if len(said) <= len(terms):
-        return _inside(said, terms)
-    long = min(ECHO_WORDS, len(terms))
-    if len(terms) < ECHO_WORDS:  # a short vocabulary is an echo when it is said over and over
-        return _inside(said, terms * (len(said) // len(terms) + 2))
-    return any(_inside(said[at : at + long], terms) for at in range(len(said) - long + 1))
+    if _inside(said, terms * (len(said) // len(terms) + 2)):
+        return True
+    pieces = (said[at : at + ECHO_WORDS] for at in range(len(said) - ECHO_WORDS + 1))
+    return any(_inside(piece, terms) for piece in pieces)
 
 
 def _inside(part: Sequence[str], whole: Sequence[str]) -> bool:

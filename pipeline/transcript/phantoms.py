@@ -22,8 +22,8 @@ CREDITS = re.compile(
             r"\bsubscribe to (?:my|our|the) channel\b",
             r"\bsee you (?:guys )?in the next (?:video|one)$",
             # German
-            r"^untertitel(?:ung)?\b.*\b(?:zdf|ard|[wsn]dr|br|hr|funk|amara|von|20\d\d)\b",
-            r"^(?:ard|zdf|[wsnm]dr|br|hr)(?: \w+)? (?:19|20)\d\d$|^vielen dank fürs zuschauen$",
+            r"^untertitel(?:ung)?\b.*\b(?:zdf|ard|[wnm]dr|swr|br|hr|funk|amara|von|20\d\d)\b",
+            r"^(?:ard|zdf|[wnm]dr|swr|br|hr)(?: \w+)? (?:19|20)\d\d$|^vielen dank fürs zuschauen$",
             # French, Italian, Spanish, Portuguese, Romanian
             r"^sous titr\w+ (?:par|réalisé|fait|société|st)\b|^merci d avoir regardé\b",
             r"^sottotitoli\b.*\b(?:cura di|creati|qtss|revisione)\b|^grazie per la visione$",
