@@ -224,8 +224,7 @@ class VllmEngine:
 
     async def _decode(self, request: Any, temperature: float) -> RequestOutput:
         """The decoder's whole output for one window."""
-        assert self._engine is not None
-        assert self._tokens is not None
+        assert self._engine and self._tokens
         room = self._engine.model_config.max_model_len - len(prompt_of(request))
         sampling = sampling_params(self._tokens, temperature=temperature, max_tokens=room)
         return await self._ask(request, sampling)

@@ -71,7 +71,7 @@ def judge(heard: Heard, speech_s: float) -> Verdict:
         return _of_nothing(heard, speech_s)
     if (stuck := _stuck(heard)) is not None:
         return Verdict("again", stuck)
-    if spoken_letters(heard.text) > FAST_START + FASTEST * speech_s:
+    if _is_hasty(heard, speech_s):
         return Verdict("again", TOO_FAST)
     return _of_words(heard, speech_s)
 
@@ -81,6 +81,13 @@ def settle(heard: Heard) -> Verdict:
     if _nobody(heard):
         return Verdict("drop", NOBODY)
     return Verdict("keep", _stuck(heard) or TOO_FAST)
+
+
+def _is_hasty(heard: Heard, speech_s: float) -> bool:
+    """Whether more was said than so much speech can hold; never of an engine that does not hear."""
+    if heard.mean_logprob is None:
+        return False
+    return spoken_letters(heard.text) > FAST_START + FASTEST * speech_s
 
 
 def is_scant(heard: Heard, speech_s: float) -> bool:

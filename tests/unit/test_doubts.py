@@ -199,8 +199,8 @@ def test_an_echo_is_the_vocabulary_in_its_own_order(text: str, vocabulary: str, 
 
 
 def test_an_engine_that_tells_nothing_is_doubted_for_loops_only() -> None:
-    silent = said("echo 30.00 1f", mean_logprob=None, no_speech_prob=None)
-    assert judge(silent, 30.0).doubt is None
+    silent = said("echo 30.00 12345678", mean_logprob=None, no_speech_prob=None)
+    assert judge(silent, 0.1).doubt is judge(silent, 30.0).doubt is None
     assert judge(replace(silent, finish="repetition"), 30.0).outcome == "again"
 
 
