@@ -224,7 +224,8 @@ class VllmEngine:
 
     async def _decode(self, request: Any, temperature: float) -> RequestOutput:
         """The decoder's whole output for one window."""
-        assert self._engine and self._tokens
+        assert self._engine is not None
+        assert self._tokens is not None
         room = self._engine.model_config.max_model_len - len(prompt_of(request))
         sampling = sampling_params(self._tokens, temperature=temperature, max_tokens=room)
         return await self._ask(request, sampling)
@@ -234,8 +235,7 @@ class VllmEngine:
         assert self._engine is not None
         assert self._windows is not None
         try:
-            name = f"window-{next(self._numbers)}"
-            return await answered(self._engine, request, sampling, name)
+            return await answered(self._engine, request, sampling, f"w{next(self._numbers)}")
         except EngineGone as error:
             self._windows.die("The speech engine died under a window.")
             raise EngineDead from error
