@@ -39,6 +39,9 @@ async def rendered(engine: AsyncLLM, pcm: bytes, prompt: list[int]) -> Any:
         )
     except ValueError as error:
         raise WindowRefused(f"The speech engine refused the window: {error!r}.") from error
+    # vLLM puts <|startoftranscript|> before a prompt that does not begin with it, also before
+    # <|startofprev|>. No Whisper was ever trained on that: told a vocabulary it then said nothing.
+    made["decoder_prompt"]["prompt_token_ids"] = list(prompt)
     return made
 
 

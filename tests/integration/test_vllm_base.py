@@ -11,11 +11,12 @@ import importlib.util
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.line_sounds import MAKERS, line_sound
-from pipeline.engine import FirstToken, Heard
+from pipeline.engine import FirstToken, Heard, Prepared
 from pipeline.errors import LanguageUnknown
 from pipeline.steps.hear import hear as guarded
 from pipeline.transcript.phantoms import is_credit
@@ -23,15 +24,21 @@ from pipeline.transcript.repeats import RUN_LIMIT, longest_run
 from pipeline.weights import find_model
 from tests.speech_windows import hear, said, speech_windows
 from workers.vllm_engine import VllmEngine
+from workers.vllm_request import prompt_of
 
 pytestmark = pytest.mark.vllm
 
 FILES = 5
+SOUND_S = 5.0
 QUIET = [(sound, "en") for sound in MAKERS]
 QUIET += [(s, code) for s in ("silence", "room -45 dB", "ring UK") for code in ("ja", "tr", "de")]
 ECHOED = [(sound, "en") for sound in ("silence", "room -45 dB", "hold music", "keys")]
-SENTENCE = "@SENTENCE@"
-NAMES = "@NAMES@"
+SENTENCE = (
+    "My name is Zorblax. I would like to talk to Mrs. Kowalczyk about my Fairscribe contract."
+)
+START, PREVIOUS = 50_258, 50_361
+"""base's <|startoftranscript|> and <|startofprev|>"""
+NAMES = "Zorblax, Kowalczyk, Fairscribe"
 INSISTING = "No, no, no, no, no. That is not my account. Please close it today."
 GARDEN = "the garden behind the hotel is closed during the winter"
 
@@ -48,6 +55,8 @@ class Answers:
     """What was made of sounds nobody speaks in, by sound and language."""
     raw: dict[str, Heard]
     """The same as the engine said it."""
+    prompt: list[int]
+    """What the decoder was really made to say first under a vocabulary."""
     spelled: dict[str, Heard]
     """A sentence with a made-up name: by whether the vocabulary holds it."""
     echoed: dict[str, Heard]
@@ -65,8 +74,21 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     return asyncio.run(_ask(tmp_path_factory.mktemp("home")))
 
 
+class Remembering(VllmEngine):
+    """An engine whose first answers are kept, as it gave them."""
+
+    def __init__(self, *of: Any, **how: Any) -> None:
+        super().__init__(*of, **how)
+        self.first: dict[tuple[bytes, str], Heard] = {}
+
+    async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
+        heard = await super().transcribe(window, temperature=temperature)
+        self.first.setdefault((window.pcm, window.language), heard)
+        return heard
+
+
 async def _ask(home: Path) -> Answers:
-    engine = VllmEngine(find_model("base", home), slots=4, kv_cache_gib=0.5)
+    engine = Remembering(find_model("base", home), slots=8, kv_cache_gib=0.5)
     await engine.start()
     try:
         windows = speech_windows(FILES)
@@ -84,10 +106,13 @@ async def _ask(home: Path) -> Answers:
             garden=heard,
             refused=refused.value.message,
             quiet=await _each(QUIET, lambda pcm, code: believed(engine, pcm, code)),
-            raw=await _each(QUIET, lambda pcm, code: hear(engine, pcm, code)),
+            raw={f"{s}, {code}": engine.first[line_sound(s, SOUND_S), code] for s, code in QUIET},
+            prompt=prompt_of(
+                (await engine.prepare(garden, language="en", vocabulary=NAMES)).features
+            ),
             spelled={
-                told: await believed(engine, said(SENTENCE), vocabulary=told)
-                for told in ("", NAMES)
+                names: await believed(engine, said(SENTENCE), vocabulary=names)
+                for names in ("", NAMES)
             },
             echoed=await _each(
                 ECHOED, lambda pcm, code: believed(engine, pcm, code, vocabulary=NAMES)
@@ -103,8 +128,8 @@ async def _ask(home: Path) -> Answers:
 async def _each(
     cases: list[tuple[str, str]], ask: Callable[[bytes, str], Awaitable[Heard]]
 ) -> dict[str, Heard]:
-    """Ask of every sound, 5 s of it, in its language."""
-    heard = [ask(line_sound(sound, 5.0), code) for sound, code in cases]
+    """Ask of every sound in its language."""
+    heard = [ask(line_sound(sound, SOUND_S), code) for sound, code in cases]
     names = [f"{sound}, {code}" for sound, code in cases]
     return dict(zip(names, await asyncio.gather(*heard), strict=True))
 
@@ -159,10 +184,16 @@ def test_a_phantom_phrase_is_said_and_never_passed_on_undoubted(answers: Answers
 
 
 def test_a_name_is_spelled_as_the_vocabulary_spells_it(answers: Answers) -> None:
-    (name, *_) = NAMES.split(",")
-    assert name not in answers.spelled[""].text
-    assert name in answers.spelled[NAMES].text
+    for name in NAMES.split(", "):
+        assert name not in answers.spelled[""].text
+        assert name in answers.spelled[NAMES].text
     assert answers.spelled[NAMES].doubt is None
+
+
+def test_a_vocabulary_stands_before_the_start_and_nothing_before_it(answers: Answers) -> None:
+    assert answers.prompt[0] == PREVIOUS
+    assert answers.prompt.count(START) == 1
+    assert answers.prompt.index(START) == len(answers.prompt) - 4
 
 
 def test_a_vocabulary_is_not_said_back_to_sounds(answers: Answers) -> None:
