@@ -24,7 +24,7 @@ from pathlib import Path
 
 from bench.line_sounds import MAKERS, line_sound
 from bench.sets import RECORDINGS, surveyed
-from pipeline.engine import SpeechEngine
+from pipeline.engine import Heard, Prepared
 from pipeline.errors import FairscribeError
 from pipeline.steps.hear import hear
 from pipeline.weights import find_model
@@ -91,15 +91,29 @@ def speech(languages: tuple[str, ...]) -> Iterator[Case]:
             yield Case(f"{file.name} {window.index}", language, pcm, window.speech_s, True)
 
 
-async def listen(engine: SpeechEngine, cases: list[Case]) -> list[Row]:
-    """All cases through the engine, as they come and through the guards."""
+class Noting(VllmEngine):
+    """Keeps the first answer to each window: what it says raw."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+        self.first: dict[int, Heard] = {}
+
+    async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
+        """See `SpeechEngine`."""
+        heard = await super().transcribe(window, temperature=temperature)
+        self.first.setdefault(id(window), heard)
+        return heard
+
+
+async def listen(engine: Noting, cases: list[Case]) -> list[Row]:
+    """All cases through the engine and the guards."""
     slots = asyncio.Semaphore(engine.slots)
 
     async def one(case: Case) -> Row:
         async with slots:
             window = await engine.prepare(case.pcm, language=case.language)
-            raw = await engine.transcribe(window)
             heard = await hear(engine, window, case.speech_s)
+            raw = engine.first.pop(id(window))
         return Row(
             case.name,
             case.language,
@@ -121,7 +135,7 @@ async def measure(model: str, home: Path) -> dict[str, object]:
     """One model on all cases; its engine is started and stopped."""
     languages = ("en",) if model.endswith(".en") else LANGUAGES
     spoken = ("en", "de", "fr") if len(languages) > 1 else ("en",)
-    engine = VllmEngine(find_model(model, home))
+    engine = Noting(find_model(model, home))
     await engine.start()
     try:
         rows = await listen(engine, [*sounds(languages), *speech(spoken)])

@@ -31,8 +31,8 @@ pytestmark = pytest.mark.vllm
 FILES = 5
 SOUND_S = 5.0
 QUIET = [(sound, "en") for sound in MAKERS]
-QUIET += [(s, code) for s in ("silence", "room -45 dB", "ring UK") for code in ("ja", "tr", "de")]
-ECHOED = [(sound, "en") for sound in ("silence", "room -45 dB", "hold music", "keys")]
+QUIET += [("room -45 dB", "ja"), ("silence", "tr"), ("ring UK", "tr"), ("keys", "de")]
+ECHOED = [("silence", "en"), ("hold music", "en")]
 SENTENCE = (
     "My name is Zorblax. I would like to talk to Mrs. Kowalczyk about my Fairscribe contract."
 )
