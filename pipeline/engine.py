@@ -79,8 +79,9 @@ class FirstToken:
     language: str
     language_prob: float
     """Among all languages, 0..1."""
-    no_speech_prob: float
-    """Probability that nobody speaks, 0..1."""
+    no_speech_prob: float | None
+    """Probability that nobody speaks, 0..1; None from a model that had no language to choose and
+    was not asked."""
 
 
 class SpeechEngine(Protocol):
@@ -112,7 +113,9 @@ class SpeechEngine(Protocol):
         ...
 
     async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
-        """Hear one window. Cancelling the call frees its slot.
+        """Hear one window, the more freely the higher the `temperature` (0..1, 0: always the
+        likeliest word). Whether the answer is to be believed is for `steps/hear.py` to say.
+        Cancelling the call frees its slot.
 
         Raises `EngineDead` when the engine died under it (run the window again elsewhere),
         `WindowRefused` when this window alone cannot be heard.

@@ -82,6 +82,7 @@ class EchoEngine:
             mean_logprob=None,
             finish="stop",
             busy_s=busy_s,
+            temperature=temperature,
         )
 
     async def first_token(self, pcm: bytes) -> FirstToken:

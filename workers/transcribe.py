@@ -28,7 +28,7 @@ from pipeline.steps.transcribe import (
     open_job,
     read_window,
 )
-from pipeline.transcript.spoken import windows_to_ask
+from pipeline.transcript.channel_languages import windows_to_ask
 from workers.app import app
 from workers.engines import make_engine
 from workers.held import Work

@@ -18,51 +18,42 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
-import numpy as np
-
 from pipeline.engine import FirstToken, Heard, Prepared
-from pipeline.errors import BadRequest, EngineDead, WindowRefused
+from pipeline.errors import EngineDead
 from pipeline.recording import SAMPLE_RATE_HZ
-from pipeline.weights import weights_hash
 from workers import fork_server
 from workers.in_flight import InFlight, window_length_s
 from workers.utterances import read_utterances
-from workers.vllm_environment import cpu_dtype, on_gpu, prepare_environment
+from workers.vllm_answer import is_poisoned, likely_after, read_first_token, token_logprobs
+from workers.vllm_environment import (
+    cpu_args,
+    cpu_dtype,
+    engine_args,
+    name_weights,
+    on_gpu,
+    prepare_environment,
+)
+from workers.vllm_request import EngineGone, answered, prompt_of, rendered, text_tokens
 from workers.whisper_tokens import (
     WhisperTokens,
     detection_params,
+    prob_of,
     sampling_params,
-    share_of,
 )
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
-    from vllm.outputs import CompletionOutput
+    from vllm.outputs import RequestOutput
     from vllm.v1.engine.async_llm import AsyncLLM
 
 CPU_SLOTS = 16
 GPU_SLOTS = 32
 """Knees of the throughput curve: beyond them each window only gets slower."""
 
-TOKENS_A_STEP = 8 * 1536
-"""Eight windows (1500 encoder tokens each) are encoded at once; vLLM's default encodes one."""
-
 SHUTDOWN_S = 2
 """EngineCore gets this long to leave by itself before it is killed."""
 
-GIB = 1 << 30
-FINISHES = ("stop", "length", "repetition")
-POISON = 0
-"""The token NaN logits decode to ("!")."""
-POISON_COUNT = 3
-"""So many of it and nothing else; repetition detection ends the output there."""
-
 POISONED = "The speech engine is poisoned: it answers only '!'."
-
-
-def prompt_length(request: Any) -> int:
-    """Tokens the decoder of a rendered request is made to say first."""
-    return len(request["decoder_prompt"]["prompt_token_ids"])
 
 
 class VllmEngine:
@@ -143,37 +134,17 @@ class VllmEngine:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         # The engine's loop tasks are started by the first window, which is the warm-up.
-        starting = contextlib.nullcontext() if self._on_gpu else fork_server.in_use()
-        with starting:
+        with contextlib.nullcontext() if self._on_gpu else fork_server.in_use():
             engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._engine_args()))
-        self._weights_hash = self._hash_weights(engine)
+        self._weights_hash = name_weights(self._model, engine.model_config.hf_config)
         return engine
 
     def _engine_args(self) -> dict[str, Any]:
-        args: dict[str, Any] = {
-            "model": self._model,
-            "dtype": self._dtype,
-            "max_num_seqs": self.slots,
-            "max_num_batched_tokens": TOKENS_A_STEP,
-            "limit_mm_per_prompt": {"audio": 1},
-            "disable_log_stats": True,
-        }
         if self._on_gpu:
-            return args | {"gpu_memory_utilization": self._gpu_memory_utilization}
-        # Compiling doubles the start and gains nothing on a CPU. In bytes, for the variable
-        # VLLM_CPU_KVCACHE_SPACE takes whole GiB only.
-        return args | {
-            "enforce_eager": True,
-            "kv_cache_memory_bytes": int(self._kv_cache_gib * GIB),
-        }
-
-    def _hash_weights(self, engine: AsyncLLM) -> str | None:
-        """Name the weights: by content where they are a folder of ours, else by hub commit."""
-        try:
-            return weights_hash(Path(self._model))
-        except (BadRequest, OSError):
-            commit = getattr(engine.model_config.hf_config, "_commit_hash", None)
-            return f"commit {commit}" if commit else None
+            limit: dict[str, Any] = {"gpu_memory_utilization": self._gpu_memory_utilization}
+        else:
+            limit = cpu_args(self._kv_cache_gib)
+        return engine_args(self._model, self._dtype, self.slots) | limit
 
     async def _warm_up(self) -> None:
         assert self._tokens is not None
@@ -188,7 +159,8 @@ class VllmEngine:
         length_s = window_length_s(pcm)
         if self._windows is None or self._tokens is None:
             raise EngineDead("The engine was not started.")
-        prompt = self._tokens.prompt(language, task)
+        words = text_tokens(self._tokenizer(), vocabulary)
+        prompt = self._tokens.prompt(language, task, words)
         features = await self._render(pcm, prompt)
         return Prepared(pcm, length_s, language, task, vocabulary, features)
 
@@ -197,8 +169,12 @@ class VllmEngine:
         if self._windows is None or self._tokens is None:
             raise EngineDead("The engine was not started.")
         with self._windows.shares.one_more() as share:
-            said = await self._windows.run(self._decode(window.features, temperature))
-        self._check_poison(said)
+            output = await self._windows.run(self._decode(window.features, temperature))
+        said = output.outputs[0]
+        prompt = prompt_of(window.features)
+        likely = likely_after(output, prompt.index(self._tokens.start))
+        if is_poisoned(said) or any(map(math.isnan, likely.values())):
+            self._die_of_poison()
         tokens = list(said.token_ids)
         return Heard(
             utterances=read_utterances(
@@ -207,92 +183,68 @@ class VllmEngine:
                 first_timestamp=self._tokens.first_timestamp,
                 length_s=window.length_s,
                 decode=self._decode_text,
+                logprobs=token_logprobs(said),
             ),
             language=window.language,
-            tokens=prompt_length(window.features) + len(tokens),
+            tokens=len(prompt) + len(tokens),
             mean_logprob=(said.cumulative_logprob or 0.0) / max(1, len(tokens)),
             finish=cast(Literal["stop", "length", "repetition"], said.finish_reason),
             busy_s=share.busy_s,
+            no_speech_prob=prob_of(self._tokens.no_speech, likely) if likely else None,
+            temperature=temperature,
         )
 
     async def first_token(self, pcm: bytes) -> FirstToken:
-        """See `SpeechEngine`. One token on the window: an encoder pass and a step."""
+        """See `SpeechEngine`. One token on the window: an encoder pass and a step.
+
+        A model that hears English only has no choice of language and is not asked.
+        """
         window_length_s(pcm)
         if self._windows is None or self._tokens is None:
             raise EngineDead("The engine was not started.")
         if not self._tokens.languages:
-            return FirstToken("en", 1.0, 0.0)
+            return FirstToken("en", 1.0, None)
         request = await self._render(pcm, [self._tokens.start])
         with self._windows.shares.one_more():  # charged for itself, not to the windows beside it
-            said = await self._windows.run(self._ask(request, detection_params(self._tokens)))
-        token = said.token_ids[0]
-        likely = {i: one.logprob for i, one in said.logprobs[0].items()} if said.logprobs else {}
-        if not math.isfinite(likely.get(token, math.nan)):
-            self._die_of_poison()
-        share = share_of(token, likely, self._tokens.languages.values())
-        return FirstToken(self._tokens.language_of(token), share, 0.0)
+            output = await self._windows.run(self._ask(request, detection_params(self._tokens)))
+        first = read_first_token(output.outputs[0], self._tokens)
+        return first or self._die_of_poison()
 
     async def _render(self, pcm: bytes, prompt: list[int]) -> Any:
         """The window and the decoder's first tokens as vLLM takes them."""
-        from vllm.renderers.inputs.preprocess import parse_model_prompt
-
         engine = self._engine
         if engine is None:
             raise EngineDead("The engine was not started.")
-        # From integers, so always finite: one NaN would poison the cache for later windows too.
-        samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0
-        audio = {"prompt": "", "multi_modal_data": {"audio": (samples, SAMPLE_RATE_HZ)}}
-        request = {"encoder_prompt": audio, "decoder_prompt": {"prompt_token_ids": prompt}}
         try:
-            (rendered,) = await engine.renderer.render_cmpl_async(
-                [parse_model_prompt(engine.model_config, request)]
-            )
-        except ValueError as error:
-            raise WindowRefused(f"The speech engine refused the window: {error!r}.") from error
+            return await rendered(engine, pcm, prompt)
         except RuntimeError as error:
             if self._engine is engine:
                 raise
             raise EngineDead("The speech engine was put away.") from error  # and its threads
-        return rendered
 
-    async def _decode(self, request: Any, temperature: float) -> CompletionOutput:
+    async def _decode(self, request: Any, temperature: float) -> RequestOutput:
         """The decoder's whole output for one window."""
         assert self._engine is not None
         assert self._tokens is not None
-        room = self._engine.model_config.max_model_len - prompt_length(request)
+        room = self._engine.model_config.max_model_len - len(prompt_of(request))
         sampling = sampling_params(self._tokens, temperature=temperature, max_tokens=room)
         return await self._ask(request, sampling)
 
-    async def _ask(self, request: Any, sampling: SamplingParams) -> CompletionOutput:
+    async def _ask(self, request: Any, sampling: SamplingParams) -> RequestOutput:
         """What the decoder says to a rendered request; cancelling aborts it in the engine."""
-        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
-
-        engine = self._engine
-        assert engine is not None
+        assert self._engine is not None
         assert self._windows is not None
-        said = None
         try:
-            async for output in engine.generate(request, sampling, f"window-{next(self._numbers)}"):
-                said = output.outputs[0]
-        except EngineDeadError as error:
+            return await answered(self._engine, request, sampling, f"w{next(self._numbers)}")
+        except EngineGone as error:
             self._windows.die("The speech engine died under a window.")
             raise EngineDead from error
-        except (EngineGenerateError, ValueError) as error:
-            raise WindowRefused(f"The speech engine refused the window: {error!r}.") from error
-        if said is None or said.finish_reason not in FINISHES:
-            raise EngineDead("The speech engine gave up a window.")
-        return said
 
     def _decode_text(self, ids: list[int]) -> str:
-        assert self._engine is not None
-        return str(self._engine.get_tokenizer().decode(ids))
+        return str(self._tokenizer().decode(ids))
 
-    def _check_poison(self, said: CompletionOutput) -> None:
-        """Raise `EngineDead`, for this and all other windows, when the output is NaN's."""
-        ids = set(said.token_ids)
-        poisoned = ids == {POISON} and len(said.token_ids) >= POISON_COUNT
-        if poisoned or not math.isfinite(said.cumulative_logprob or 0.0):
-            self._die_of_poison()
+    def _tokenizer(self) -> Any:
+        return cast(Any, self._engine).get_tokenizer()
 
     def _die_of_poison(self) -> NoReturn:
         assert self._windows is not None

@@ -1,4 +1,4 @@
-"""What vLLM must find before it is imported: its environment, and what this machine can do."""
+"""What vLLM must find before its import, what its engine is made with, what a machine can do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
+from pipeline.errors import BadRequest
+from pipeline.weights import weights_hash
 from workers.die_with_parent import own_engines
 
 GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
@@ -14,6 +17,11 @@ GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 
 BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 """CPU flags that make bfloat16 faster than float32; without them it is emulated, and slower."""
+
+TOKENS_A_STEP = 8 * 1536
+"""Eight windows (1500 encoder tokens each) are encoded at once; vLLM's default encodes one."""
+
+GIB = 1 << 30
 
 
 def on_gpu() -> bool:
@@ -64,3 +72,33 @@ def prepare_environment(*, model: str, threads: int) -> None:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     if threads or not on_gpu():
         os.environ["OMP_NUM_THREADS"] = str(threads or core_count())
+
+
+def engine_args(model: str, dtype: str, slots: int) -> dict[str, Any]:
+    """What vLLM's engine is made with on every device."""
+    return {
+        "model": model,
+        "dtype": dtype,
+        "max_num_seqs": slots,
+        "max_num_batched_tokens": TOKENS_A_STEP,
+        "limit_mm_per_prompt": {"audio": 1},
+        "disable_log_stats": True,
+    }
+
+
+def cpu_args(kv_cache_gib: float) -> dict[str, Any]:
+    """What it is made with on a CPU beside that.
+
+    Compiling doubles the start and gains nothing there. The cache is given in bytes, for the
+    variable VLLM_CPU_KVCACHE_SPACE takes whole GiB only.
+    """
+    return {"enforce_eager": True, "kv_cache_memory_bytes": int(kv_cache_gib * GIB)}
+
+
+def name_weights(model: str, config: Any) -> str | None:
+    """Name the weights: by content where they are a folder of ours, else by hub commit."""
+    try:
+        return weights_hash(Path(model))
+    except (BadRequest, OSError):
+        commit = getattr(config, "_commit_hash", None)
+        return f"commit {commit}" if commit else None

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import EngineDead, LanguageUnknown
 from pipeline.job import TASKS
+from pipeline.transcript.repeats import RUN_LIMIT
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
 NEVER = -100.0
 """Added to a token's logit to forbid it. vLLM ignores generation_config's lists."""
+
+
+PREVIOUS_LIMIT = 223
+"""Tokens of text before the window: half of what the decoder sees, less `<|startofprev|>`. The
+other half is room for the words of the window."""
+
+LOOP_COUNT = RUN_LIMIT
+"""So often in a row a phrase of at most 40 tokens ends an answer: what is said more often is not
+believed anyway. Ended at 3, "No, no, no, no, no. That is not my account." was never heard to its
+end, at no temperature, and "zero zero zero one" lost its rest."""
+
+LIKELIEST = 20
+"""Likeliest tokens looked at for a language and for silence, vLLM's own limit: beyond them nothing
+adds up to anything."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,10 @@ class WhisperTokens:
     """`transcribe` and `translate` -> token; empty in a model that hears English only."""
     languages: Mapping[str, int]
     """ISO 639-1 code -> token; empty in a model that hears English only."""
+    previous: int
+    """`<|startofprev|>`: what follows it was said before the window."""
+    no_speech: int
+    """`<|nospeech|>`, `<|nocaptions|>` in older models: nobody speaks."""
     suppressed: frozenset[int]
     """Never to be said: brackets, music notes, and that times are not wanted."""
 
@@ -51,25 +70,37 @@ class WhisperTokens:
                 first_timestamp=no_timestamps + 1,
                 tasks={t: int(generation["task_to_id"][t]) for t in TASKS} if languages else {},
                 languages=languages,
+                # The same order in every Whisper: previous, no speech, no timestamps, <|0.00|>.
+                previous=no_timestamps - 2,
+                no_speech=no_timestamps - 1,
                 suppressed=frozenset(generation.get("suppress_tokens") or ()) | {no_timestamps},
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise EngineDead(f"The model is not a Whisper model: {error!r}.") from error
 
-    def prompt(self, language: str, task: str = "transcribe") -> list[int]:
+    def prompt(
+        self, language: str, task: str = "transcribe", previous: Sequence[int] = ()
+    ) -> list[int]:
         """What the decoder is made to say first; it ends in `<|0.00|>`.
+
+        `previous`: text tokens it is to take for what was said before. Of many the last
+        `PREVIOUS_LIMIT` are taken, as Whisper does it and OpenAI documents it. Tokens that are no
+        text are left out: a vocabulary that spells `<|startoftranscript|>` starts nothing.
 
         With a forced first time none of 21 windows ended early; without it, four did. `language`
         is an ISO 639-1 code; raises `LanguageUnknown` when the model does not know it. In a model
         that hears English only every `task` is the same: its words are in English already.
         """
+        text = [token for token in previous if token < self.end][-PREVIOUS_LIMIT:]
+        before = [self.previous, *text] if text else []
         if not self.languages:
             if language != "en":
                 raise LanguageUnknown(f"This model hears English only, not {language!r}.")
-            return [self.start, self.first_timestamp]
+            return [*before, self.start, self.first_timestamp]
         if language not in self.languages:
             raise LanguageUnknown(f"This model does not know the language {language!r}.")
-        return [self.start, self.languages[language], self.tasks[task], self.first_timestamp]
+        asked = [self.start, self.languages[language], self.tasks[task], self.first_timestamp]
+        return [*before, *asked]
 
     def language_of(self, token: int) -> str:
         """The language a token stands for. Raises `KeyError` for any other token."""
@@ -93,18 +124,14 @@ def sampling_params(
         seed=0 if temperature > 0 else None,
         max_tokens=max_tokens,
         logit_bias=tokens.logit_bias(),
-        # Of 21 windows with a forced time 5 looped; this ended them all, with the best WER.
         repetition_detection=RepetitionDetectionParams(
-            max_pattern_size=40, min_pattern_size=1, min_count=3
+            max_pattern_size=40, min_pattern_size=1, min_count=LOOP_COUNT
         ),
         logprobs=0,
+        prompt_logprobs=LIKELIEST,  # where the prompt starts: languages, and whether nobody speaks
         detokenize=False,  # a packaged tokenizer lacks the timestamps; text is decoded by us
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
-
-
-LANGUAGE_CANDIDATES = 20
-"""Likeliest first tokens looked at for a language: beyond them nothing adds up to anything."""
 
 
 def detection_params(tokens: WhisperTokens) -> SamplingParams:
@@ -116,7 +143,7 @@ def detection_params(tokens: WhisperTokens) -> SamplingParams:
         temperature=0.0,
         max_tokens=1,
         allowed_token_ids=sorted(tokens.languages.values()),
-        logprobs=LANGUAGE_CANDIDATES,
+        logprobs=LIKELIEST,
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
@@ -131,3 +158,13 @@ def share_of(token: int, logprobs: Mapping[int, float], languages: Collection[in
     """
     weights = {i: math.exp(logprob) for i, logprob in logprobs.items() if i in languages}
     return weights.get(token, 0.0) / (sum(weights.values()) or 1.0)
+
+
+def prob_of(token: int, logprobs: Mapping[int, float]) -> float:
+    """Probability of `token` among all tokens, from the likeliest tokens' natural `logprobs`; 0 for
+    one that is not among them.
+
+    >>> prob_of(1, {1: 0.0, 2: -9.0}), prob_of(3, {1: 0.0, 2: -9.0})
+    (1.0, 0.0)
+    """
+    return math.exp(logprobs[token]) if token in logprobs else 0.0

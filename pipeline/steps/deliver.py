@@ -22,8 +22,8 @@ from pipeline.scheduling.learning import Done
 from pipeline.scheduling.work import REFERENCE, WorkModel
 from pipeline.store import jobs, partials, views, work
 from pipeline.store.session import transaction
+from pipeline.transcript.channel_languages import UNDETERMINED
 from pipeline.transcript.document import Spoken, compose
-from pipeline.transcript.spoken import UNDETERMINED
 from pipeline.transcript.worth import told_doubts
 
 

@@ -25,8 +25,8 @@ from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import jobs, partials
 from pipeline.store.session import transaction
+from pipeline.transcript.channel_languages import UNDETERMINED
 from pipeline.transcript.document import Spoken, compose
-from pipeline.transcript.spoken import UNDETERMINED
 
 CHUNK_BYTES = 1 << 20
 """Packed speech goes to storage in pieces of this size."""

@@ -23,8 +23,8 @@ from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import partials
 from pipeline.store.partials import HeardWindow
 from pipeline.store.session import transaction
+from pipeline.transcript.channel_languages import languages_of, speech_by_channel, windows_to_ask
 from pipeline.transcript.document import Spoken
-from pipeline.transcript.spoken import languages_of, speech_by_channel, windows_to_ask
 
 
 @dataclass(eq=False)

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 
 from pipeline.engine import Heard
 from pipeline.recording import Plan, Window
-
-CUT_OFF = "words are missing at the end"
-"""Why a window is doubtful that ran out of room, where nobody said more."""
+from pipeline.transcript.doubts import CUT_OFF
 
 KINDS = 4
 """Reasons told one by one; what is rarer is summed up."""

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pipeline.engine import Heard, SpeechEngine
+from pipeline.engine import Heard, Prepared, SpeechEngine
 from pipeline.errors import EngineDead, WindowRefused
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.weights import find_model
@@ -138,8 +138,48 @@ def test_a_window_made_ready_once_can_be_heard_again(subject: Subject) -> None:
     assert (first.utterances, first.tokens) == (second.utterances, second.tokens)
 
 
+def test_how_sure_an_engine_is_comes_as_probabilities_or_not_at_all(subject: Subject) -> None:
+    heard = subject.hear(noise(3))
+    assert heard.no_speech_prob is None or 0 <= heard.no_speech_prob <= 1
+    assert heard.temperature == 0.0
+    assert heard.doubt is None  # doubting is not the engine's affair
+    means = [heard.mean_logprob, *(u.mean_logprob for u in heard.utterances)]
+    assert all(mean is None or mean <= 0 for mean in means)
+
+
+def test_a_temperature_is_told_with_the_words_it_gave(subject: Subject) -> None:
+    async def warmer() -> Heard:
+        window = await subject.engine.prepare(noise(2), language="en")
+        return await subject.engine.transcribe(window, temperature=0.4)
+
+    assert subject.run(warmer()).temperature == 0.4
+
+
+@pytest.mark.parametrize(
+    "vocabulary",
+    [
+        "Fairscribe",
+        "Ærøskøbing 東京 🎧",
+        "<|endoftext|><|startoftranscript|><|0.00|>",
+        "word " * 2_000,
+    ],
+    ids=["a name", "other scripts", "orders to a decoder", "far too long"],
+)
+def test_any_vocabulary_is_taken_as_far_as_it_goes(subject: Subject, vocabulary: str) -> None:
+    async def told() -> tuple[Prepared, Heard]:
+        window = await subject.engine.prepare(noise(1), language="en", vocabulary=vocabulary)
+        return window, await subject.engine.transcribe(window)
+
+    window, heard = subject.run(told())
+    assert (window.vocabulary, window.task) == (vocabulary, "transcribe")
+    assert heard.finish in ("stop", "length", "repetition")
+    assert subject.engine.alive()
+
+
 def test_a_model_of_one_language_needs_no_window_to_name_it(subject: Subject) -> None:
-    assert subject.run(subject.engine.first_token(noise(1))).language == "en"
+    first = subject.run(subject.engine.first_token(noise(1)))
+    assert (first.language, first.language_prob) == ("en", 1.0)
+    assert first.no_speech_prob is None or 0 <= first.no_speech_prob <= 1
     with pytest.raises(WindowRefused):
         subject.run(subject.engine.first_token(b""))
 

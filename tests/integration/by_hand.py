@@ -46,7 +46,7 @@ def by_hand(model: Path, windows: list[bytes]) -> list[dict[str, Any]]:
         max_tokens=446,
         logit_bias=dict.fromkeys([*generation["suppress_tokens"], no_timestamps], -100.0),
         repetition_detection=RepetitionDetectionParams(
-            max_pattern_size=40, min_pattern_size=1, min_count=3
+            max_pattern_size=40, min_pattern_size=1, min_count=8
         ),
     )
     prompts = [
@@ -81,7 +81,7 @@ class Listening(VllmEngine):
 
     async def _decode(self, request: Any, temperature: float) -> Any:
         said = await super()._decode(request, temperature)
-        self.said[id(request)] = list(said.token_ids)
+        self.said[id(request)] = list(said.outputs[0].token_ids)
         return said
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +15,7 @@ import pytest
 
 from pipeline.engine import Heard
 from pipeline.errors import EngineDead, LanguageUnknown
+from pipeline.weights import PACKAGED, find_model
 from tests.speech_windows import hear
 from workers.in_flight import InFlight
 from workers.vllm_engine import VllmEngine
@@ -33,22 +37,29 @@ class Answering(VllmEngine):
     def __init__(self, token_ids: list[int], logprob: float = -1.0, finish: str = "stop") -> None:
         super().__init__("nowhere")
         self.said = SimpleNamespace(
-            token_ids=token_ids, cumulative_logprob=logprob, finish_reason=finish
+            token_ids=token_ids,
+            cumulative_logprob=logprob,
+            finish_reason=finish,
+            logprobs=[{i: SimpleNamespace(logprob=logprob)} for i in token_ids],
         )
+        self.prompt_logprobs: list[Any] = []
 
     async def _render(self, pcm: bytes, prompt: list[int]) -> Any:
         return {"decoder_prompt": {"prompt_token_ids": prompt}}
 
     async def _decode(self, request: Any, temperature: float) -> Any:
-        return self.said
+        return SimpleNamespace(outputs=[self.said], prompt_logprobs=self.prompt_logprobs)
+
+    def _tokenizer(self) -> Any:
+        return SimpleNamespace(encode=lambda text, **_: [7] * len(text.split()))
 
     def _decode_text(self, ids: list[int]) -> str:
         return "".join(f" w{i}" for i in ids)
 
-    async def be_asked(self, generation: Mapping[str, Any] = ENGLISH) -> Heard:
+    async def be_asked(self, generation: Mapping[str, Any] = ENGLISH, **asked: Any) -> Heard:
         self._windows = self._windows or InFlight()
         self._tokens = WhisperTokens.from_configs(CONFIG, generation)
-        return await hear(self, SECOND)
+        return await hear(self, SECOND, **asked)
 
 
 def test_an_answer_becomes_utterances_tokens_and_a_mean() -> None:
@@ -103,6 +114,90 @@ def test_a_multilingual_model_is_told_language_and_task() -> None:
     assert tokens.language_of(103) == "de"
     with pytest.raises(LanguageUnknown, match="'xx'"):
         tokens.prompt("xx")
+
+
+@pytest.mark.parametrize(
+    ("generation", "start", "previous", "no_speech"),
+    [
+        # openai/whisper-tiny.en, -base and -large-v3: <|startoftranscript|>, <|notimestamps|>
+        (ENGLISH | {"no_timestamps_token_id": 50_362}, 50_257, 50_360, 50_361),
+        (MANY | {"no_timestamps_token_id": 50_363}, 50_258, 50_361, 50_362),
+        (MANY | {"no_timestamps_token_id": 50_364}, 50_258, 50_362, 50_363),
+    ],
+    ids=["tiny.en", "base", "large-v3"],
+)
+def test_the_tokens_before_and_for_nobody_stand_before_that_for_no_times(
+    generation: Mapping[str, Any], start: int, previous: int, no_speech: int
+) -> None:
+    config = SimpleNamespace(decoder_start_token_id=start, eos_token_id=start - 1)
+    tokens = WhisperTokens.from_configs(config, generation)
+    assert (tokens.previous, tokens.no_speech) == (previous, no_speech)
+
+
+@pytest.mark.parametrize("model", ["tiny.en", "base"])
+def test_they_are_those_of_the_packaged_tokenizers(model: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(PACKAGED[model].config[0]) is None:
+        pytest.skip(f"{model} is not installed")
+    folder = Path(find_model(model, tmp_path))
+    generation = json.loads((folder / "generation_config.json").read_text())
+    config = SimpleNamespace(**json.loads((folder / "config.json").read_text()))
+    tokens = WhisperTokens.from_configs(config, generation)
+    known = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    names = {token["id"]: token["content"] for token in known}
+    assert names[tokens.start] == "<|startoftranscript|>"
+    assert names[tokens.previous] == "<|startofprev|>"
+    assert names[tokens.no_speech] == "<|nocaptions|>"
+
+
+def test_a_vocabulary_is_what_was_said_before() -> None:
+    tokens = WhisperTokens.from_configs(CONFIG, MANY)
+    assert tokens.prompt("de", previous=[7, 8]) == [108, 7, 8, 101, 103, 105, 111]
+    english = WhisperTokens.from_configs(CONFIG, ENGLISH)
+    assert english.prompt("en", previous=[7]) == [108, 7, 101, 111]
+
+
+def test_of_a_long_vocabulary_the_last_tokens_count() -> None:
+    tokens = WhisperTokens.from_configs(CONFIG, MANY)
+    prompt = tokens.prompt("de", previous=[1] * 300 + [2] * 223)
+    assert prompt == [108] + [2] * 223 + [101, 103, 105, 111]
+    assert len(prompt) <= 448 / 2 + 4
+
+
+def test_a_vocabulary_cannot_give_the_decoder_orders() -> None:
+    tokens = WhisperTokens.from_configs(CONFIG, MANY)
+    hostile = [tokens.start, tokens.end, tokens.previous, tokens.first_timestamp]
+    assert tokens.prompt("de", previous=hostile) == tokens.prompt("de")
+    assert tokens.prompt("de", previous=[7, *hostile, 8]) == tokens.prompt("de", previous=[7, 8])
+
+
+def test_how_likely_nobody_speaks_is_read_where_the_transcript_starts() -> None:
+    engine = Answering([5])
+    likely = {109: SimpleNamespace(logprob=-0.5), 102: SimpleNamespace(logprob=-1.0)}
+    engine.prompt_logprobs = [None, likely, {109: SimpleNamespace(logprob=-9.0)}]
+    assert asyncio.run(engine.be_asked()).no_speech_prob == pytest.approx(math.exp(-0.5))
+    # after a vocabulary of two words it stands three places later
+    engine.prompt_logprobs = [None, {}, {}, {}, likely, {}]
+    heard = asyncio.run(engine.be_asked(vocabulary="Miller  Fairscribe"))
+    assert heard.no_speech_prob == pytest.approx(math.exp(-0.5))
+    assert heard.tokens == 5 + 1
+
+
+def test_a_silence_that_is_no_number_is_poison() -> None:
+    engine = Answering([5])
+    engine.prompt_logprobs = [None, {109: SimpleNamespace(logprob=math.nan)}]
+    with pytest.raises(EngineDead, match="poisoned"):
+        asyncio.run(engine.be_asked())
+
+
+def test_an_utterance_is_as_sure_as_its_words() -> None:
+    engine = Answering([5, 6, 111 + 40, 100], logprob=-2.0)
+    engine.said.logprobs = [{5: _at(-1.0)}, {6: _at(-0.5)}, {151: _at(-7.0)}, {100: _at(-3.0)}]
+    (said,) = asyncio.run(engine.be_asked()).utterances
+    assert said.mean_logprob == -0.75  # the end of it and of the window do not count
+
+
+def _at(logprob: float) -> Any:
+    return SimpleNamespace(logprob=logprob)
 
 
 def test_the_wish_for_no_times_is_suppressed_with_the_rest() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.recording import Piece, Plan, Window
-from pipeline.transcript.spoken import languages_of, speech_by_channel, windows_to_ask
+from pipeline.transcript.channel_languages import languages_of, speech_by_channel, windows_to_ask
 
 
 def plan(*windows: tuple[int, float], channels: int = 2, overlap_s: float = 0.0) -> Plan:
