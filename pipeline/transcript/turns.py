@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from pipeline.engine import Utterance
 from pipeline.recording import Piece, Window
+from pipeline.transcript.words import speech_s
 
 NEAR_S = 1.5
 """How far, in seconds of speech, a sentence end may lie from the pause it is taken for."""
@@ -46,19 +47,11 @@ def split_at_pauses(utterance: Utterance, window: Window) -> list[Utterance]:
 
 def _sentence_end_at(utterance: Utterance, pause_s: float, pieces: tuple[Piece, ...]) -> int | None:
     """Index in the text where the sentence nearest to the pause ends; None when none is near."""
-    all_s = _speech_s(pieces, utterance.start_s, utterance.end_s)
-    before_s = _speech_s(pieces, utterance.start_s, pause_s)
+    all_s = speech_s(pieces, utterance.start_s, utterance.end_s)
+    before_s = speech_s(pieces, utterance.start_s, pause_s)
     seconds_a_letter = all_s / max(1, len(utterance.text))
     ends = [match.start() for match in _SENTENCE_END.finditer(utterance.text)]
     near = min(ends, key=lambda end: abs(end * seconds_a_letter - before_s), default=None)
     if near is None or abs(near * seconds_a_letter - before_s) > NEAR_S:
         return None
     return near
-
-
-def _speech_s(pieces: tuple[Piece, ...], from_s: float, to_s: float) -> float:
-    """Seconds of speech between two moments of a window: its gaps do not count."""
-    return sum(
-        max(0.0, min(to_s, piece.at_s + piece.length_s) - max(from_s, piece.at_s))
-        for piece in pieces
-    )
