@@ -3,8 +3,8 @@
     python -m bench.cuts --json
 
 Eight recordings of five minutes in which nobody pauses (bench/spoken.py) go through the house's
-survey and its engine, with cuts as they are and, beside them, with cuts through words: no overlap,
-and the quietest place within 5 s. Heard words are aligned with the spoken ones; what is missing or
+survey and its engine, with cuts as they are and, beside them, as they were: windows filled to 30 s,
+cut at the quietest place of the last 5 s, no overlap. Heard words are aligned with the spoken ones; what is missing or
 too much within 3 s of a cut is counted, and, as the measure of what the model itself gets wrong, in
 the rest of the recording. When a word was spoken is known to a part of its sentence.
 """
@@ -29,8 +29,8 @@ from bench.spoken import Spoken, gapless, read_aloud
 from pipeline.engine import Heard
 from pipeline.intake.pack import quietest, write_packed
 from pipeline.intake.speech import speech_spans
-from pipeline.recording import SAMPLE_RATE_HZ, Plan
-from pipeline.scheduling.windows import plan_windows
+from pipeline.recording import SAMPLE_RATE_HZ, WINDOW_LIMIT_S, Plan
+from pipeline.scheduling.windows import FILL_S, plan_windows
 from pipeline.transcript.merge import merge
 
 NEAR_S = 3.0
@@ -81,6 +81,7 @@ def planned(spoken: Spoken, *, overlapping: bool) -> tuple[Plan, list[tuple[byte
         spans,
         quietest=lambda *place: quietest([spoken.samples], *place),
         overlapping=overlapping,
+        limit_s=FILL_S if overlapping else WINDOW_LIMIT_S,
     )
     out = io.BytesIO()
     write_packed(windows, [spoken.samples], out)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pipeline.engine import Heard, Utterance
 from pipeline.recording import SAMPLE_RATE_HZ, Plan, Segment, Window
 from pipeline.transcript.stitch import stitch
-from pipeline.transcript.turns import split_at_pauses
+from pipeline.transcript.turns import turns
 
 
 def merge(
@@ -32,8 +32,7 @@ def merge(
         segments += _in_order(
             _segment(window, name, part, heard[window.index], plan.duration_s)
             for window in windows
-            for utterance in said[window.index]
-            for part in split_at_pauses(utterance, window)
+            for part in turns(said[window.index], window)
         )
     return tuple(sorted(segments, key=lambda s: (s.start_s, s.channel)))
 
@@ -82,13 +81,13 @@ def _names(plan: Plan, speakers: Sequence[str] | None) -> list[str | None]:
 def _segment(
     window: Window, speaker: str | None, said: Utterance, heard: Heard, duration_s: float
 ) -> Segment:
-    start_s = min(window.true_time_s(said.start_s), duration_s)
-    end_s = min(window.true_time_s(said.end_s), duration_s)
+    start_s = min(round(window.true_time_s(said.start_s), 3), duration_s)
+    end_s = min(round(window.true_time_s(said.end_s), 3), duration_s)
     logprob = said.mean_logprob if said.mean_logprob is not None else heard.mean_logprob
     confidence = None if logprob is None else math.exp(min(0.0, logprob))
     return Segment(
-        start_s=round(start_s, 3),
-        end_s=round(max(start_s, end_s), 3),
+        start_s=start_s,
+        end_s=max(start_s, end_s),
         channel=window.channel,
         speaker=speaker,
         text=" ".join(said.text.split()),

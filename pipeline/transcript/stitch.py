@@ -6,16 +6,18 @@ are whole in both. So the words of the one's end and the other's beginning are a
 pair nearest to the middle the text goes over from the first window to the second.
 
 The alignment is Smith and Waterman's (1981), of words: a pair counts by how alike the words are and
-how close in time they were said, so that of "no, no, no" each keeps its partner. Where nothing
-aligns, time alone decides.
+how close in time they were said, so that of "no, no, no" each keeps its partner. One window's times
+may all be late by as much: rare words tell by how much. Where nothing aligns, time alone decides.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from statistics import median
 
 from pipeline.engine import Utterance
 from pipeline.recording import Window
@@ -25,8 +27,10 @@ BESIDE_S = 2.0
 """Words this far outside the overlap are aligned too, for their times are only about right..."""
 FURTHEST_S = 3.0
 """...and two words this far apart in time are not the same one."""
-A_SECOND = 0.3
+A_SECOND = 0.5
 """What a second between two words takes from their score."""
+MOST_LAG_S = 1.5
+"""One window's times are not taken to be later than the other's by more."""
 UNPAIRED = 0.3
 """What a word without partner takes from the score of those around it."""
 UNLIKE = -0.5
@@ -86,6 +90,7 @@ def _spoken(utterances: Sequence[Utterance], window: Window, zero_s: float) -> l
 
 def _aligned(first: Sequence[_Said], second: Sequence[_Said]) -> list[tuple[int, int]]:
     """Pairs of words that are the same one, in order; empty when they may be so by chance."""
+    lag_s = _lag_s(first, second)
     scores = [[0.0] * (len(second) + 1) for _ in range(len(first) + 1)]
     steps = [[(0, 0)] * (len(second) + 1) for _ in range(len(first) + 1)]
     best, end = EVIDENCE, (0, 0)
@@ -95,22 +100,40 @@ def _aligned(first: Sequence[_Said], second: Sequence[_Said]) -> list[tuple[int,
                 (0.0, (0, 0)),
                 (scores[i - 1][j] - UNPAIRED, (1, 0)),
                 (scores[i][j - 1] - UNPAIRED, (0, 1)),
-                (scores[i - 1][j - 1] + _likeness(one, other), (1, 1)),
+                (scores[i - 1][j - 1] + _likeness(one, other, lag_s), (1, 1)),
             )
             if scores[i][j] >= best:
                 best, end = scores[i][j], (i, j)
     pairs: list[tuple[int, int]] = []
     i, j = end
     while steps[i][j] != (0, 0):
-        if steps[i][j] == (1, 1) and _likeness(first[i - 1], second[j - 1]) > 0:
+        if steps[i][j] == (1, 1) and _likeness(first[i - 1], second[j - 1], lag_s) > 0:
             pairs.append((i - 1, j - 1))
         i, j = i - steps[i][j][0], j - steps[i][j][1]
     return pairs[::-1]
 
 
-def _likeness(one: _Said, other: _Said) -> float:
+def _lag_s(first: Sequence[_Said], second: Sequence[_Said]) -> float:
+    """How much later the second window's times are: the median over words that each has once.
+
+    A word that comes again may have its partner elsewhere, so it does not count.
+    """
+    ones = Counter(said.word.folded for said in first)
+    others = Counter(said.word.folded for said in second)
+    lags = [
+        other.at_s - one.at_s
+        for one in first
+        for other in second
+        if one.word.folded == other.word.folded
+        and ones[one.word.folded] == others[one.word.folded] == 1
+        and abs(other.at_s - one.at_s) <= FURTHEST_S
+    ]
+    return min(max(median(lags), -MOST_LAG_S), MOST_LAG_S) if len(lags) > 1 else 0.0
+
+
+def _likeness(one: _Said, other: _Said, lag_s: float) -> float:
     """From 1, the same word at the same time, down to `UNLIKE` and less."""
-    apart_s = abs(one.at_s - other.at_s)
+    apart_s = abs(other.at_s - one.at_s - lag_s)
     if apart_s > FURTHEST_S:
         return -FURTHEST_S
     if one.word.folded == other.word.folded:
@@ -157,17 +180,19 @@ def _goes_on(said: Sequence[_Said], number: int) -> bool:
 
 
 def _by_time(first: Sequence[_Said], second: Sequence[_Said], overlap_s: float) -> tuple[int, int]:
-    """The same without a pair: up to the middle of the overlap by the first window's times.
+    """The same without a pair: over in the middle, or where one window has no words any more.
 
-    A window that heard nothing in the overlap has no say in it.
+    Whisper may stop some seconds before a window's end, in the middle of a sentence; what it left
+    out there the other window has.
     """
-    if not any(said.at_s >= 0 for said in first):
+    if not first or not second:
         return len(first) - 1, 0
-    if not any(said.at_s <= overlap_s for said in second):
+    ends_s, begins_s = first[-1].at_s, second[0].at_s
+    if ends_s < begins_s:
         return len(first) - 1, 0
-    middle_s = overlap_s / 2
-    last = max((n for n, said in enumerate(first) if said.at_s <= middle_s), default=-1)
-    next_ = min((n for n, said in enumerate(second) if said.at_s > middle_s), default=len(second))
+    seam_s = min(max(overlap_s / 2, begins_s), ends_s)
+    last = max((n for n, said in enumerate(first) if said.at_s <= seam_s), default=-1)
+    next_ = min((n for n, said in enumerate(second) if said.at_s > seam_s), default=len(second))
     return last, next_
 
 
@@ -203,7 +228,7 @@ def _from(
 ) -> list[Utterance]:
     """The utterances from a word of theirs on; one that is cut there begins at the seam."""
     if next_ >= len(said):
-        return []
+        return [] if said else list(utterances)
     number, word = said[next_].utterance, said[next_].word
     if next_ == 0 or said[next_ - 1].utterance != number:
         return list(utterances[number:])

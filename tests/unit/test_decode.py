@@ -180,10 +180,10 @@ def test_a_recording_in_which_nobody_speaks_has_a_plan_without_windows(surveyed:
 
 def test_a_long_speech_is_cut_at_its_quietest_moment(surveyed: Survey) -> None:
     sound = voice(40)
-    sound[27 * 16_000 : 27 * 16_000 + 4_800] //= 200
+    sound[25 * 16_000 : 25 * 16_000 + 4_800] //= 200
     report, _ = surveyed(wav(sound))
     second = report.plan.windows[1]
-    assert second.pieces[0].start_s == pytest.approx(27.15, abs=0.1)
+    assert second.pieces[0].start_s == pytest.approx(25.15, abs=0.1)
     assert second.overlap_s == 0
 
 
@@ -192,7 +192,7 @@ def test_a_long_speech_without_a_pause_is_heard_twice_at_its_cut(surveyed: Surve
     pcm = np.frombuffer(packed, "<i2")
     first, second = report.plan.windows
     shared = round(second.overlap_s * 16_000)
-    assert 2.0 <= second.overlap_s <= 4.0
+    assert 3.0 <= second.overlap_s <= 5.0
     end = first.first_sample + first.sample_count
     start = second.first_sample
     assert np.array_equal(pcm[end - shared : end], pcm[start : start + shared])

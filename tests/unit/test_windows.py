@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pipeline.recording import SAMPLE_RATE_HZ, Span, Window
 from pipeline.scheduling.windows import (
     CUT_SEARCH_S,
+    FILL_S,
     GAP_S,
     OVERLAP_S,
     PAUSE_SEARCH_S,
@@ -92,7 +93,7 @@ def test_every_sample_of_speech_is_in_a_window_and_only_overlaps_are_in_two(
     sides: list[list[Span]], quietest: Ears
 ) -> None:
     windows = plan_windows(sides, quietest=quietest)
-    assert all(0 < w.sample_count <= 30 * SAMPLE_RATE_HZ for w in windows)
+    assert all(0 < w.sample_count <= FILL_S * SAMPLE_RATE_HZ for w in windows)
     for channel, spans in enumerate(sides):
         assert heard(windows, channel) == wanted(spans)
 
@@ -134,9 +135,12 @@ def test_at_pauses_nothing_is_heard_twice(sides: list[list[Span]]) -> None:
         assert heard(windows, channel) == wanted(spans)
 
 
-@given(channels())
-def test_no_window_is_longer_than_the_engine_hears(sides: list[list[Span]]) -> None:
-    assert all(0 < w.sample_count <= 30 * SAMPLE_RATE_HZ for w in plan_windows(sides))
+@given(channels(), ears(), st.floats(18.5, 30.0))
+def test_no_window_is_longer_than_its_limit(
+    sides: list[list[Span]], quietest: Ears, limit_s: float
+) -> None:
+    windows = plan_windows(sides, limit_s, quietest=quietest)
+    assert all(0 < w.sample_count <= round(limit_s * SAMPLE_RATE_HZ) for w in windows)
 
 
 @given(channels())
@@ -178,7 +182,9 @@ def test_windows_lie_one_after_the_other_in_order_of_true_time(sides: list[list[
 def test_speech_is_packed_as_tight_as_whole_spans_allow(
     spans: list[Span], lengths_s: list[float]
 ) -> None:
-    windows = plan_windows([spans], quietest=lambda _channel, _from_s, to_s: Lull(to_s, pause=True))
+    windows = plan_windows(
+        [spans], 30.0, quietest=lambda _channel, _from_s, to_s: Lull(to_s, pause=True)
+    )
     assert [w.length_s for w in windows] == pytest.approx(lengths_s)
 
 
@@ -196,7 +202,7 @@ def listening_to(*pauses_s: float) -> tuple[Ears, list[tuple[int, float, float]]
 
 def test_a_long_span_is_cut_at_a_pause_near_the_end_of_its_window() -> None:
     ears, asked = listening_to(120.0, 127.25)
-    first, second = plan_windows([[], [Span(100.0, 150.0)]], quietest=ears)
+    first, second = plan_windows([[], [Span(100.0, 150.0)]], 30.0, quietest=ears)
     assert asked == [(1, 130.0 - CUT_SEARCH_S, 130.0)]
     assert first.length_s == 27.25
     assert (second.pieces[0].start_s, second.overlap_s) == (127.25, 0.0)
@@ -204,18 +210,18 @@ def test_a_long_span_is_cut_at_a_pause_near_the_end_of_its_window() -> None:
 
 def test_a_pause_further_back_is_better_than_no_pause() -> None:
     ears, asked = listening_to(120.0)
-    first, second = plan_windows([[Span(100.0, 140.0)]], quietest=ears)
+    first, second = plan_windows([[Span(100.0, 140.0)]], 30.0, quietest=ears)
     assert asked[1] == (0, 130.0 - PAUSE_SEARCH_S, 130.0 - CUT_SEARCH_S)
     assert (first.length_s, second.pieces[0].start_s, second.overlap_s) == (20.0, 120.0, 0.0)
 
 
 def test_where_nobody_pauses_two_windows_hear_the_seconds_before_the_cut() -> None:
     ears, _ = listening_to()
-    first, second = plan_windows([[Span(100.0, 150.0)]], quietest=ears)
+    first, second = plan_windows([[Span(100.0, 150.0)]], 30.0, quietest=ears)
     assert first.length_s == 27.5  # the quietest moment of the last 5 s
-    assert (second.pieces[0].start_s, second.overlap_s) == (124.5, 3.0)  # 2 to 4 s before it
-    assert second.length_s == 25.5
-    assert first.speech_s + second.speech_s == 53.0
+    assert (second.pieces[0].start_s, second.overlap_s) == (123.5, 4.0)  # 3 to 5 s before it
+    assert second.length_s == 26.5
+    assert first.speech_s + second.speech_s == 54.0
 
 
 def test_pieces_are_a_gap_apart() -> None:
@@ -241,6 +247,11 @@ def test_a_limit_too_short_to_look_for_a_cut_is_refused() -> None:
     limit_s = PAUSE_SEARCH_S + OVERLAP_S[1] + SHORTEST_TAIL_S
     with pytest.raises(ValueError, match="no room"):
         plan_windows([[Span(0.0, 1.0)]], limit_s=limit_s)
+
+
+def test_a_limit_longer_than_the_engine_hears_is_refused() -> None:
+    with pytest.raises(ValueError, match="than the engine hears"):
+        plan_windows([[Span(0.0, 1.0)]], limit_s=30.01)
 
 
 @given(ears(), st.floats(0.001, 40.0))
