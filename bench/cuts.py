@@ -4,9 +4,9 @@
 
 Eight recordings of five minutes in which nobody pauses (bench/spoken.py) go through the house's
 survey and its engine, with cuts as they are and, beside them, as they were: windows filled to 30 s,
-cut at the quietest place of the last 5 s, no overlap. Heard words are aligned with the spoken ones; what is missing or
-too much within 3 s of a cut is counted, and, as the measure of what the model itself gets wrong, in
-the rest of the recording. When a word was spoken is known to a part of its sentence.
+cut at the quietest place of the last 5 s, no overlap. Heard words are aligned with the spoken ones;
+what is missing or too much within 3 s of a cut is counted, and in the rest of the recording too: so
+much the model gets wrong by itself. When a word was spoken is known to a part of its sentence.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-from bench.heard import hear_all, quietly
+from bench.heard import Ready, hear_all, quietly
 from bench.spoken import Spoken, gapless, read_aloud
-from pipeline.engine import Heard
 from pipeline.intake.pack import quietest, write_packed
 from pipeline.intake.speech import speech_spans
 from pipeline.recording import SAMPLE_RATE_HZ, WINDOW_LIMIT_S, Plan
@@ -74,8 +73,8 @@ def recordings() -> list[Spoken]:
     return [gapless(seed, LENGTH_S) for seed in range(1, 6)] + [r for r in read if r is not None]
 
 
-def planned(spoken: Spoken, *, overlapping: bool) -> tuple[Plan, list[tuple[bytes, float]]]:
-    """A recording's plan, and each window's samples with its seconds of speech."""
+def planned(spoken: Spoken, *, overlapping: bool) -> Ready:
+    """A recording surveyed: its plan and its windows."""
     spans = [speech_spans(spoken.samples)]
     windows = plan_windows(
         spans,
@@ -93,10 +92,10 @@ def planned(spoken: Spoken, *, overlapping: bool) -> tuple[Plan, list[tuple[byte
         channel_reason="",
         windows=windows,
     )
-    return plan, [
-        (packed[w.first_sample * 2 : (w.first_sample + w.sample_count) * 2], w.speech_s)
-        for w in windows
-    ]
+    return Ready(
+        plan,
+        tuple(packed[w.first_sample * 2 : (w.first_sample + w.sample_count) * 2] for w in windows),
+    )
 
 
 def cuts_s(plan: Plan) -> list[float]:
@@ -148,14 +147,11 @@ def measured(model: str, home: Path, kept: Path) -> dict[str, Any]:
     spoken = recordings()
     ways = {"overlap": True, "no overlap": False}
     plans = {(s.name, way): planned(s, overlapping=on) for s in spoken for way, on in ways.items()}
-    windows = [window for _, parts in plans.values() for window in parts]
-    heard = iter(hear_all(windows, model=model, home=home, kept=kept))
+    heard = hear_all(list(plans.values()), model=model, home=home, kept=kept)
+    texts = {key: (plans[key].plan, said) for key, said in zip(plans, heard, strict=True)}
     answer: dict[str, Any] = {"model": model, "recordings": [s.name for s in spoken]}
     for way in ways:
         answer[way] = {"windows": 0, "cuts": 0, "near": Count(), "elsewhere": Count()}
-    texts: dict[tuple[str, str], tuple[Plan, dict[int, Heard]]] = {}
-    for key, (plan, parts) in plans.items():
-        texts[key] = plan, {w.index: next(heard) for w, _ in zip(plan.windows, parts, strict=True)}
     for one in spoken:
         both = [moment for way in ways for moment in cuts_s(texts[one.name, way][0])]
         for way in ways:

@@ -10,6 +10,7 @@ import io
 import shutil
 import subprocess
 import wave
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -85,41 +86,52 @@ def lines() -> tuple[Line, ...]:
 
 def gapless(seed: int, length_s: float) -> Spoken:
     """Lines in an order drawn by `seed`, no pause in them or between them longer than a "p"."""
-    draw = np.random.default_rng(seed)
-    order: list[int] = []
     parts: list[tuple[str, Samples]] = []
     total = 0
-    while total < length_s * SAMPLE_RATE_HZ:
-        order = order or draw.permutation(len(lines())).tolist()
-        line = lines()[order.pop()]
-        parts.append((line.text, squeezed(line.samples)))
+    for number in _order(seed):
+        parts.append((lines()[number].text, squeezed(lines()[number].samples)))
         total += len(parts[-1][1])
+        if total >= length_s * SAMPLE_RATE_HZ:
+            break
     return _joined(f"gapless-{seed}", parts, [0.0] * len(parts))
+
+
+def _order(seed: int) -> Iterator[int]:
+    """The 26 lines in ever other orders. None comes again within ten: Whisper says a sentence once
+    that is said twice in a row.
+    """
+    draw = np.random.default_rng(seed)
+    last: list[int] = []
+    while True:
+        order = draw.permutation(len(LINES)).tolist()
+        if not set(last[-10:]) & set(order[:10]):
+            yield from order
+            last = order
 
 
 def read_aloud(seed: int, length_s: float, voice: str, words_a_minute: int) -> Spoken | None:
     """espeak-ng reading the lines as one breath each, without stops; None where it is missing."""
     if shutil.which("espeak-ng") is None:
         return None
-    draw = np.random.default_rng(seed)
     parts: list[tuple[str, Samples]] = []
-    total, order = 0, []
-    while total < length_s * SAMPLE_RATE_HZ:
-        order = order or draw.permutation(len(LINES)).tolist()
-        text = LINES[order.pop()]
+    total = 0
+    for number in _order(seed):
+        text = LINES[number]
         sound = squeezed(
             trimmed(_read(text.replace(",", "").replace(".", ""), voice, words_a_minute))
         )
         parts.append((text, sound))
         total += len(sound)
+        if total >= length_s * SAMPLE_RATE_HZ:
+            break
     return _joined(f"espeak-{voice}-{words_a_minute}", parts, [0.0] * len(parts))
 
 
 def with_pauses(seed: int, length_s: float) -> Spoken:
     """Lines with 0.4 to 8 s between them and noise at -60 dB throughout.
 
-    Near each multiple of 29.2 s, where cutters of fixed windows drift, the pause is made to lie over
-    it.
+    Near each multiple of 29.2 s, where cutters of fixed windows drift, the pause is made to lie
+    over it.
     """
     draw = np.random.default_rng(seed)
     parts: list[tuple[str, Samples]] = []

@@ -100,12 +100,11 @@ def told(all_judged: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def measured(model: str, home: Path, kept: Path) -> dict[str, Any]:
     recordings = [with_pauses(seed, LENGTH_S) for seed in SEEDS]
-    plans = [planned(spoken, overlapping=True) for spoken in recordings]
-    windows = [window for _, parts in plans for window in parts]
-    heard = iter(hear_all(windows, model=model, home=home, kept=kept))
+    ready = [planned(spoken, overlapping=True) for spoken in recordings]
+    heard = hear_all(ready, model=model, home=home, kept=kept)
     found = []
-    for spoken, (plan, _) in zip(recordings, plans, strict=True):
-        segments = merge(plan, {w.index: next(heard) for w in plan.windows})
+    for spoken, one, said in zip(recordings, ready, heard, strict=True):
+        segments = merge(one.plan, said)
         found.append(judged(spoken, segments))
     return {"model": model, "recordings": [s.name for s in recordings], **told(found)}
 

@@ -73,7 +73,7 @@ def write_packed(windows: Sequence[Window], channels: Sequence[Pcm], out: Binary
 
 
 def quietest(channels: Sequence[Pcm], channel: int, from_s: float, to_s: float) -> Lull:
-    """The middle of the quietest `PAUSE_S` between two moments of one channel, and if it is a pause.
+    """The middle of the quietest `PAUSE_S` between two moments of one channel; if it is a pause.
 
     Speech around it is taken to be as loud as the louder half of all 0.1 s from `AROUND_S` before
     the stretch to `AROUND_S` after it, in the mean.

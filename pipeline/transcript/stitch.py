@@ -152,8 +152,8 @@ def _seam(
 ) -> tuple[int, int]:
     """The last word taken from the first window, and the next one, from the second.
 
-    Of the pairs that are the same word to the letter, the one nearest to the middle; a number is not
-    cut where another pair can be had.
+    Of the pairs that are the same word to the letter, the one nearest to the middle; a number is
+    not cut where another pair can be had.
     """
 
     def cost(pair: tuple[int, int]) -> tuple[bool, bool, float, int]:

@@ -4,11 +4,11 @@ Whisper often says one long segment for a whole window, though the window was pa
 of speech (pieces) with pauses, and perhaps the other side's answers, between them. Its own times
 are late by up to half a second. Where a piece begins in the recording is known exactly; which words
 lie in it is not, for there are no word times. But people pause between sentences, and a sentence
-takes about as long as it has letters. So sentences are laid on pieces, in order, by the cheapest way
-of doing so: runs of whole sentences on runs of whole pieces, dynamic programming as in justified
-text (Knuth and Plass 1981) or in aligning sentences of two languages (Gale and Church 1993). What
-begins a piece then begins when that piece's speech does. A pause in the middle of a sentence divides
-nothing.
+takes about as long as it has letters. So sentences are laid on pieces, in order, by the cheapest
+way of doing so: runs of whole sentences on runs of whole pieces, found by dynamic programming as
+for justified text (Knuth and Plass 1981) or sentences of two languages (Gale and Church 1993). What
+begins a piece then begins when that piece's speech does. A pause in the middle of a sentence
+divides nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.engine import Utterance
-from pipeline.recording import Piece, Window
+from pipeline.recording import Window
 
 BREATH_S = 0.2
 """A piece begins so long before its speech and ends so long after it: what the survey keeps."""

@@ -1,4 +1,4 @@
-"""Rules of packing: nothing lost, doubled only where two windows hear a cut, every time maps back."""
+"""Rules of packing: nothing lost, nothing doubled but at cuts, every time maps back."""
 
 from __future__ import annotations
 
