@@ -15,7 +15,6 @@ import argparse
 import io
 import json
 import re
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,9 +141,9 @@ def judged(spoken: Spoken, text: str, moments_s: Sequence[float]) -> tuple[Count
     return near, far
 
 
-def measured(model: str, home: Path, kept: Path) -> dict[str, Any]:
-    """The figures of both ways of cutting, over all recordings and of each."""
-    spoken = recordings()
+def measured(model: str, home: Path, kept: Path, first: int) -> dict[str, Any]:
+    """The figures of both ways of cutting, over the first so many recordings."""
+    spoken = recordings()[:first]
     ways = {"overlap": True, "no overlap": False}
     plans = {(s.name, way): planned(s, overlapping=on) for s in spoken for way, on in ways.items()}
     heard = hear_all(list(plans.values()), model=model, home=home, kept=kept)
@@ -175,14 +174,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="tiny.en")
     parser.add_argument("--kept", type=Path, help="a folder that keeps what was heard")
+    parser.add_argument("--recordings", type=int, default=8, help="the first so many of them")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         kept = asked.kept or Path(scratch)
         kept.mkdir(parents=True, exist_ok=True)
-        quietly(kept / "engine.log")
-        figures = measured(asked.model, kept, kept / "heard")
-    print(json.dumps(figures, indent=None if asked.json else 1), file=sys.stdout)
+        told_to = quietly(kept / "engine.log")
+        figures = measured(asked.model, kept, kept / "heard", asked.recordings)
+    print(json.dumps(figures, indent=None if asked.json else 1), file=told_to, flush=True)
 
 
 if __name__ == "__main__":

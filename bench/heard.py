@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from pipeline.engine import Heard
 from pipeline.recording import Plan
@@ -69,10 +70,10 @@ async def _hear(
         await engine.stop()
 
 
-def quietly(log: Path) -> None:
-    """Send what vLLM prints to a file; our own words still go to the standard output."""
-    told = os.dup(sys.stdout.fileno())
+def quietly(log: Path) -> TextIO:
+    """Send what is printed from now on to a file, vLLM's many words too; returns where to tell."""
+    told = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     with log.open("ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    sys.stdout = os.fdopen(told, "w")
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    return told

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,9 +117,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         kept = asked.kept or Path(scratch)
         kept.mkdir(parents=True, exist_ok=True)
-        quietly(kept / "engine.log")
+        told_to = quietly(kept / "engine.log")
         figures = measured(asked.model, kept, kept / "heard")
-    print(json.dumps(figures, indent=None if asked.json else 1), file=sys.stdout)
+    print(json.dumps(figures, indent=None if asked.json else 1), file=told_to, flush=True)
 
 
 if __name__ == "__main__":
