@@ -37,8 +37,9 @@ SHORTEST_S = 0.5
 MOST_PIECES, MOST_SENTENCES = 8, 12
 """The longest run looked at: it bounds the work, not what is found in speech."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…。！？])[\"'”’»)]*\s*(?=\S)")
-_CLAUSE_END = re.compile(r"(?<=[,;:、，；])\s*(?=\S)")
+_SENTENCE_END = re.compile(r"(?:[.!?…][\"'”’»)]*\s+|[。！？।۔؟။።։][」』”’»)]*\s*)(?=\S)")
+_CLAUSE_END = re.compile(r"(?:[,;:]\s+|[、，；،]\s*)(?=\S)")
+"""Points and commas of scripts with spaces end something before a space only, not in 3.5 or 1,000."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def turns(utterances: Sequence[Utterance], window: Window) -> list[Utterance]:
     Times stay in seconds of the window. One that begins with a piece begins when its speech does.
     No word is lost; times never run backwards where those of `utterances` do not.
 
+    >>> from pipeline.recording import Piece
     >>> w = Window(0, 0, 0, 80_000, (Piece(0.0, 5.0, 2.0), Piece(2.3, 30.0, 2.7)))
     >>> said = Utterance(0.0, 5.0, "Hello you. I am in.")
     >>> [(u.start_s, u.end_s, u.text) for u in turns([said], w)]

@@ -114,6 +114,18 @@ def test_a_comma_divides_where_no_sentence_ends() -> None:
     assert len(texts(said)) == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("It costs 12.5 and 1,000 or 3:30 of it", 1),  # no end within a number
+        ("今日は東京に行きます。明日は大阪で会議です。また電話します", 3),
+        ("मैं कल दिल्ली जाऊंगा। आप कब आएंगे मुझे बताइए। फिर मिलेंगे कल सुबह", 3),
+    ],
+)
+def test_sentences_end_as_their_script_has_it(text: str, parts: int) -> None:
+    assert len(texts((0.0, 10.6, text))) == parts
+
+
 def test_the_pause_kept_around_speech_is_the_one_the_survey_keeps() -> None:
     assert BREATH_S == PAD_S
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -47,7 +48,7 @@ def test_the_sides_of_a_call_stand_in_the_order_they_spoke(call: Plan) -> None:
 
 def test_nobody_begins_before_the_other_side_has_ended(call: Plan) -> None:
     segments = merge(call, heard(call))
-    for before, after in zip(segments, segments[1:], strict=False):
+    for before, after in itertools.pairwise(segments):
         assert before.end_s <= after.start_s
     last = next(s for s in reversed(segments) if s.text in GOODBYE)
     assert last.end_s <= call.duration_s
