@@ -39,7 +39,7 @@ MOST_PIECES, MOST_SENTENCES = 8, 12
 
 _SENTENCE_END = re.compile(r"(?:[.!?…][\"'”’»)]*\s+|[。！？।۔؟။።։][」』”’»)]*\s*)(?=\S)")
 _CLAUSE_END = re.compile(r"(?:[,;:]\s+|[、，；،]\s*)(?=\S)")
-"""Points and commas of scripts with spaces end something before a space only, not in 3.5 or 1,000."""
+"""Points and commas of scripts with spaces end something only before a space: not in 1,000.5."""
 
 
 @dataclass(frozen=True)
