@@ -1,6 +1,7 @@
 """Are words lost or doubled where a long speech is cut?
 
     python -m bench.cuts --json
+    python -m bench.cuts --packing
 
 Eight recordings of five minutes in which nobody pauses (bench/spoken.py) go through the house's
 survey and its engine, with cuts as they are and, beside them, as they were: windows filled to 30 s,
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import re
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +26,7 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from bench.heard import Ready, hear_all, quietly
+from bench.sets import make_set
 from bench.spoken import Spoken, gapless, read_aloud
 from pipeline.intake.pack import quietest, write_packed
 from pipeline.intake.speech import speech_spans
@@ -170,13 +173,36 @@ def measured(model: str, home: Path, kept: Path, first: int) -> dict[str, Any]:
     return answer
 
 
+def packing() -> dict[str, Any]:
+    """Windows of calls against fixed cuts of 30 s, ten minutes of speech of each set; no engine."""
+    answer = {}
+    for name in ("calls0", "calls40", "calls60", "long"):
+        with tempfile.TemporaryDirectory() as folder:
+            made = make_set(name, 600.0, Path(folder))
+        windows = sum(len(recording.plan.windows) for recording in made)
+        fixed = sum(math.ceil(recording.duration_s / WINDOW_LIMIT_S) for recording in made)
+        overlaps = sum(w.overlap_s > 0 for recording in made for w in recording.plan.windows)
+        answer[name] = {
+            "recordings": len(made),
+            "windows": windows,
+            "fixed": fixed,
+            "ratio": round(windows / fixed, 2),
+            "overlaps": overlaps,
+        }
+    return answer
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="tiny.en")
     parser.add_argument("--kept", type=Path, help="a folder that keeps what was heard")
     parser.add_argument("--recordings", type=int, default=8, help="the first so many of them")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--packing", action="store_true", help="count windows of calls instead")
     asked = parser.parse_args()
+    if asked.packing:
+        print(json.dumps(packing()))
+        return
     with tempfile.TemporaryDirectory() as scratch:
         kept = asked.kept or Path(scratch)
         kept.mkdir(parents=True, exist_ok=True)
