@@ -145,6 +145,11 @@ class Plan:
         """Names this plan: saved windows of another plan are not ours to merge."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
 
+    def shared_s(self, window: Window) -> float:
+        """Seconds at the end of a window of this plan that the next one of its channel has too."""
+        later = (w for w in self.windows[window.index + 1 :] if w.channel == window.channel)
+        return next((w.overlap_s for w in later), 0.0)
+
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON values; `from_json` reads it back."""
         return asdict(self)

@@ -20,7 +20,6 @@ from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.scheduling.work import predicted_work_s
 from pipeline.steps.deliver import deliver
-from pipeline.steps.hear import hear
 from pipeline.steps.transcribe import (
     OpenJob,
     detect_language,
@@ -31,6 +30,7 @@ from pipeline.steps.transcribe import (
 from pipeline.transcript.channel_languages import windows_to_ask
 from workers.app import app
 from workers.engines import make_engine
+from workers.hear_out import hear_out
 from workers.held import Work
 from workers.occupied import Occupied
 from workers.pull_step import PullStep
@@ -133,8 +133,9 @@ class TranscribeWork:
             if unit <= FIRST_LANGUAGE:
                 await detect_language(self._engine, ready, opened, FIRST_LANGUAGE - unit)
             else:
-                speech_s = opened.plan.windows[unit].speech_s
-                opened.heard[unit] = await hear(self._engine, ready, speech_s)
+                window = opened.plan.windows[unit]
+                shared_s = opened.plan.shared_s(window)
+                opened.heard[unit] = await hear_out(self._engine, ready, window, shared_s)
         log().debug(
             "window_heard",
             job_id=opened.ticket.job_id,

@@ -17,10 +17,19 @@ from pipeline.intake.leaks import without_leaks
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.speech import speech_spans
 from pipeline.recording import SAMPLE_RATE_HZ, Plan, SurveyReport, Window
-from pipeline.scheduling.windows import plan_windows
+from pipeline.scheduling.windows import Lull, plan_windows
+
+PAUSE_S = 0.25
+"""The shortest pause worth cutting at..."""
+PAUSE_DB = -20.0
+"""...and how far under the speech around it its power lies. Measured on speech without pauses: so
+quiet for so long are 3 % of stretches of 5 s; of pauses of 0.3 s all are, with noise at -20 dB too.
+Under louder noise no pause is believed, and the cut gets an overlap: dearer, never wrong."""
+AROUND_S = 2.0
+"""Before and after the stretch, what also tells how loud speech is."""
 
 _HOP_S = 0.02
-_LISTEN_S = 0.1
+_FRAME_S = 0.1
 
 
 def survey(
@@ -69,14 +78,33 @@ def write_packed(windows: Sequence[Window], channels: Sequence[Pcm], out: Binary
         out.write(packed.data)
 
 
-def quietest(channels: Sequence[Pcm], channel: int, from_s: float, to_s: float) -> float:
-    """The middle of the quietest 0.1 s between two moments of one channel, in true time."""
-    first = round(from_s * SAMPLE_RATE_HZ)
-    heard = channels[channel][first : round(to_s * SAMPLE_RATE_HZ)].astype(np.float64)
-    hop, length = round(_HOP_S * SAMPLE_RATE_HZ), round(_LISTEN_S * SAMPLE_RATE_HZ)
+def quietest(channels: Sequence[Pcm], channel: int, from_s: float, to_s: float) -> Lull:
+    """The middle of the quietest `PAUSE_S` between two moments of one channel; if it is a pause.
+
+    Speech around it is taken to be as loud as the louder half of all 0.1 s from `AROUND_S` before
+    the stretch to `AROUND_S` after it, in the mean.
+    """
+    first, last = _samples(from_s), _samples(to_s)
+    heard = channels[channel][first:last].astype(np.float64)
+    hop, length = _samples(_HOP_S), _samples(PAUSE_S)
     if len(heard) < length:
-        return to_s
+        return Lull(to_s, pause=False)
     energy = np.concatenate(([0.0], np.cumsum(heard**2)))
     starts = np.arange(0, len(heard) - length + 1, hop)
-    best = int(starts[np.argmin(energy[starts + length] - energy[starts])])
-    return (first + best + length // 2) / SAMPLE_RATE_HZ
+    powers = (energy[starts + length] - energy[starts]) / length
+    best = int(np.argmin(powers))
+    around = channels[channel][max(0, first - _samples(AROUND_S)) : last + _samples(AROUND_S)]
+    pause = bool(powers[best] <= _loudness(around) * 10 ** (PAUSE_DB / 10))
+    return Lull((first + int(starts[best]) + length // 2) / SAMPLE_RATE_HZ, pause)
+
+
+def _loudness(pcm: Pcm) -> float:
+    """Mean power of the louder half of a stretch's frames."""
+    frame = _samples(_FRAME_S)
+    frames = pcm[: len(pcm) // frame * frame].astype(np.float64).reshape(-1, frame)
+    powers = np.sort((frames**2).mean(axis=1))
+    return float(powers[len(powers) // 2 :].mean()) if len(powers) else 0.0
+
+
+def _samples(seconds: float) -> int:
+    return round(seconds * SAMPLE_RATE_HZ)

@@ -113,15 +113,15 @@ def unbroken(word: str, columns: int) -> Iterator[str]:
 
 
 def _may_part(before: str, after: str) -> bool:
-    if not (_is_loose(before[0]) or _is_loose(after[0])):
+    if not (is_loose(before[0]) or is_loose(after[0])):
         return False
     closes = unicodedata.category(after[0]) in ("Pe", "Pf", "Po") or after[0] in _NOT_FIRST
     opens = unicodedata.category(before[0]) in ("Ps", "Pi") or bool(_NOT_LAST.match(before[0]))
     return not closes and not opens
 
 
-def _is_loose(letter: str) -> bool:
-    """Whether its script has no spaces; Korean is wide and has them."""
+def is_loose(letter: str) -> bool:
+    """Whether a letter's script has no spaces between words; Korean is wide and has them."""
     if _SYLLABLE.match(letter) or _JAMO_FIRST.match(letter):
         return False
     return _is_wide(letter) or bool(_SPACELESS.match(letter))

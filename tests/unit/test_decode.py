@@ -180,15 +180,57 @@ def test_a_recording_in_which_nobody_speaks_has_a_plan_without_windows(surveyed:
 
 def test_a_long_speech_is_cut_at_its_quietest_moment(surveyed: Survey) -> None:
     sound = voice(40)
-    sound[27 * 16_000 : 27 * 16_000 + 3_200] //= 200
+    sound[25 * 16_000 : 25 * 16_000 + 4_800] //= 200
     report, _ = surveyed(wav(sound))
-    assert report.plan.windows[1].pieces[0].start_s == pytest.approx(27.1, abs=0.1)
+    second = report.plan.windows[1]
+    assert second.pieces[0].start_s == pytest.approx(25.15, abs=0.1)
+    assert second.overlap_s == 0
+
+
+def test_a_long_speech_without_a_pause_is_heard_twice_at_its_cut(surveyed: Survey) -> None:
+    report, packed = surveyed(wav(voice(40)))
+    pcm = np.frombuffer(packed, "<i2")
+    first, second = report.plan.windows
+    shared = round(second.overlap_s * 16_000)
+    assert 3.0 <= second.overlap_s <= 5.0
+    end = first.first_sample + first.sample_count
+    start = second.first_sample
+    assert np.array_equal(pcm[end - shared : end], pcm[start : start + shared])
+    assert report.plan.speech_s == pytest.approx(
+        first.speech_s + second.speech_s - second.overlap_s
+    )
 
 
 def test_the_quietest_moment_is_looked_for_on_the_channel_asked() -> None:
     loud, gap = noise(10), noise(10)
-    gap[64_000:67_200] = 0
-    assert quietest([loud, gap], 1, 2.0, 7.0) == pytest.approx(4.1, abs=0.06)
+    gap[64_000:68_800] = 0
+    lull = quietest([loud, gap], 1, 2.0, 7.0)
+    assert (lull.at_s, lull.pause) == (pytest.approx(4.15, abs=0.06), True)
+    assert not quietest([loud, gap], 0, 2.0, 7.0).pause
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "under_db", "pause"),
+    [
+        (0.4, 60, True),
+        (0.3, 25, True),
+        (0.3, 15, False),  # somebody speaks low, or there is noise
+        (0.1, 60, False),  # the stop before a consonant
+        (0.02, 90, False),  # a lost packet
+    ],
+)
+def test_a_pause_is_long_enough_and_quiet_enough(
+    quiet_s: float, under_db: float, pause: bool
+) -> None:
+    sound = voice(20)
+    end = 160_000 + round(quiet_s * 16_000)
+    hush = noise(quiet_s, level=0.1 * 10 ** (-under_db / 20))
+    sound[160_000:end] = hush[: end - 160_000]
+    assert quietest([sound], 0, 8.0, 13.0).pause is pause
+
+
+def test_silence_throughout_is_a_pause() -> None:
+    assert quietest([np.zeros(160_000, np.int16)], 0, 2.0, 7.0).pause
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 16])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.engine import Heard, Utterance
+from pipeline.intake.speech import PAD_S
 from pipeline.recording import SAMPLE_RATE_HZ, Piece, Plan, Window
 from pipeline.transcript.merge import merge
-from pipeline.transcript.turns import split_at_pauses
+from pipeline.transcript.turns import BREATH_S, turns
 
 
 def window(index: int, channel: int, *pieces: tuple[float, float, float]) -> Window:
@@ -43,35 +47,133 @@ def test_two_sides_of_a_call_take_turns_although_each_was_heard_in_one_breath() 
         {0: heard((0.0, 10.6, AGENT_TEXT)), 1: heard((0.0, 9.7, CUSTOMER_TEXT))},
     )
     assert [(s.start_s, s.speaker, s.text.split()[0]) for s in segments] == [
-        (0.1, "left", "Thank"),
-        (3.6, "right", "My"),
-        (9.7, "left", "Have"),
-        (13.1, "right", "Yes,"),
-        (17.5, "left", "I"),
+        (0.3, "left", "Thank"),  # each begins and ends with the speech in its piece
+        (3.8, "right", "My"),
+        (9.9, "left", "Have"),
+        (13.3, "right", "Yes,"),
+        (17.7, "left", "I"),
     ]
-    assert [s.end_s for s in segments] == [3.1, 9.2, 12.6, 16.9, 21.6]
+    assert [s.end_s for s in segments] == [2.9, 9.0, 12.4, 16.7, 21.4]
+
+
+def texts(*said: tuple[float, float, str]) -> list[str]:
+    return [part.text for part in turns([Utterance(*s) for s in said], AGENT)]
 
 
 def test_a_sentence_that_runs_over_a_pause_is_not_cut() -> None:
-    said = Utterance(0.0, 10.6, "I wanted to say that there is no end of a sentence anywhere near")
-    assert split_at_pauses(said, AGENT) == [said]
+    said = "I wanted to say that there is no end of a sentence anywhere near"
+    (part,) = turns([Utterance(0.0, 10.6, said)], AGENT)
+    assert part == Utterance(0.2, 10.4, said, None)
 
 
 def test_a_sentence_end_far_from_the_pause_is_not_taken_for_it() -> None:
-    said = Utterance(0.0, 10.6, "Yes. " + "word " * 40)
-    assert split_at_pauses(said, AGENT) == [said]
+    said = "Yes. " + "word " * 39 + "word"
+    assert texts((0.0, 10.6, said)) == [said]
 
 
-@given(st.text(alphabet="ab .?! é。", max_size=200), st.floats(0, 10.6), st.floats(0, 10.6))
-def test_splitting_loses_and_doubles_nothing_and_keeps_time_in_order(
-    text: str, one_s: float, other_s: float
-) -> None:
-    said = Utterance(min(one_s, other_s), max(one_s, other_s), text)
-    parts = split_at_pauses(said, AGENT)
-    assert "".join("".join(p.text for p in parts).split()) == "".join(text.split())
-    assert (parts[0].start_s, parts[-1].end_s) == (said.start_s, said.end_s)
+def test_sentences_said_in_one_breath_stay_together() -> None:
+    one_piece = window(0, 0, (0.0, 5.0, 10.0))
+    said = Utterance(0.0, 10.0, "I ordered a table. It is black. I wanted a white one.")
+    assert [u.text for u in turns([said], one_piece)] == [said.text]
+
+
+def test_times_of_whisper_that_are_late_are_moved_to_where_speech_begins() -> None:
+    parts = turns(
+        [Utterance(0.0, 3.6, "How can I help you?"), Utterance(3.6, 6.9, "Hello there?")],
+        window(0, 0, (0.0, 1.0, 3.0), (3.3, 9.0, 3.4)),
+    )
+    assert [(u.start_s, u.end_s) for u in parts] == [(0.2, 2.8), (3.5, 6.5)]
+
+
+def test_whisper_s_own_ends_inside_a_piece_are_kept() -> None:
+    said = [
+        Utterance(0.0, 4.0, "How can I help you?"),
+        Utterance(4.0, 9.9, "Have you tried again?"),
+    ]
+    parts = turns(said, window(0, 0, (0.0, 1.0, 10.0)))
+    assert [(u.start_s, u.end_s) for u in parts] == [(0.2, 4.0), (4.0, 9.8)]
+
+
+def test_pieces_after_the_last_word_heard_get_none() -> None:
+    parts = turns([Utterance(0.0, 3.2, "How can I help you today?")], AGENT)
+    assert [(u.start_s, u.end_s) for u in parts] == [(0.2, 2.8)]
+
+
+def test_a_window_that_goes_on_in_the_middle_of_speech_begins_where_its_words_do() -> None:
+    cut = replace(window(1, 0, (0.0, 5.0, 20.0)), overlap_s=3.0)
+    (part,) = turns([Utterance(1.5, 20.0, "and so on")], cut)
+    assert part.start_s == 1.5
+
+
+def test_a_comma_divides_where_no_sentence_ends() -> None:
+    said = (
+        0.0,
+        10.6,
+        "I sent the form back, I was waiting for three weeks, and then nobody called me again",
+    )
+    assert len(texts(said)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("It costs 12.5 and 1,000 or 3:30 of it", 1),  # no end within a number
+        ("今日は東京に行きます。明日は大阪で会議です。また電話します", 3),
+        ("मैं कल दिल्ली जाऊंगा। आप कब आएंगे मुझे बताइए। फिर मिलेंगे कल सुबह", 3),
+    ],
+)
+def test_sentences_end_as_their_script_has_it(text: str, parts: int) -> None:
+    assert len(texts((0.0, 10.6, text))) == parts
+
+
+def test_the_pause_kept_around_speech_is_the_one_the_survey_keeps() -> None:
+    assert BREATH_S == PAD_S
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> Window:
+    at_s, true_s, pieces = 0.0, 0.0, []
+    for _ in range(draw(st.integers(1, 8))):
+        length_s = draw(st.floats(0.05, 6.0))
+        true_s += draw(st.floats(0.0, 20.0))
+        pieces.append((at_s, true_s, length_s))
+        at_s, true_s = at_s + length_s + 0.3, true_s + length_s
+    shared_s = draw(st.sampled_from([0.0, 0.0, 3.0]))
+    return replace(window(0, 0, *pieces), overlap_s=shared_s)
+
+
+@st.composite
+def said_in(draw: st.DrawFn, window: Window) -> list[Utterance]:
+    times = sorted(draw(st.lists(st.floats(0, window.length_s), min_size=2, max_size=8)))
+    text = st.text(alphabet="ab ,.?! é。", max_size=60)
+    return [Utterance(a, b, draw(text)) for a, b in itertools.pairwise(times)]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_dividing_loses_and_doubles_nothing_and_keeps_time_in_order(data: st.DataObject) -> None:
+    window = data.draw(windows())
+    said = data.draw(said_in(window))
+    parts = turns(said, window)
+    assert "".join("".join(p.text for p in parts).split()) == "".join(
+        "".join(u.text for u in said).split()
+    )
     times = [t for p in parts for t in (p.start_s, p.end_s)]
     assert times == sorted(times)
+    assert all(0.0 <= t <= window.length_s for t in times)
+
+
+@settings(deadline=None)
+@given(st.data(), st.floats(0.0, 60.0))
+def test_segments_of_a_channel_never_overlap_nor_leave_the_recording(
+    data: st.DataObject, duration_s: float
+) -> None:
+    window = data.draw(windows())
+    said = Heard(tuple(data.draw(said_in(window))), "en", 1, None, "stop", 0.1)
+    segments = merge(replace(plan(window), duration_s=duration_s), {0: said})
+    times = [t for s in segments for t in (s.start_s, s.end_s)]
+    assert times == sorted(times)
+    assert all(0.0 <= t <= duration_s for t in times)
 
 
 @pytest.mark.parametrize(
