@@ -54,28 +54,41 @@ def judged(said: Sequence[Said], answer: Answer, language: str, sides: bool) -> 
 def report(
     sounds: Sequence[Surveyed],
     ours: Sequence[Answer],
-    theirs: Sequence[Answer],
+    theirs: Sequence[Answer] | None,
     fixed: Sequence[Answer] | None,
     *,
     timed: bool,
-    survey_s: float,
 ) -> dict[str, Any]:
-    """All figures but those of the run itself. Answers are in the order of `sounds`.
+    """All figures but those of the run itself. Answers are in the order of `sounds`; without
+    `theirs` what would compare is null.
 
     `timed`: one channel, and words' times are known, so that those at cuts can be told.
     """
-    rows = [
-        _Row(sound, *answers, fixed[n] if fixed else None)
-        for n, (sound, *answers) in enumerate(zip(sounds, ours, theirs, strict=True))
-    ]
+    unheard = [Answer()] * len(sounds)
+    rows = [_Row(*of) for of in zip(sounds, ours, theirs or unheard, fixed or unheard, strict=True)]
+    found = _figures(rows) | {
+        "rtf": {
+            who: _share(sum(answer.seconds for answer in answers), sum(r.duration_s for r in rows))
+            for who, answers in (("ours", ours), ("by_hand", theirs or unheard))
+        }
+    }
+    if fixed is not None:
+        uncut = sum((row.uncut.tally for row in rows), Tally())
+        found["fixed"] = {"windows": sum(a.windows for a in fixed), **uncut.to_json()}
+    if timed:
+        found["cuts"] = _cuts(rows)
+    return found if theirs is not None else _alone(found)
+
+
+def _figures(rows: Sequence[_Row]) -> dict[str, Any]:
     own, hand = [row.ours.tally for row in rows], [row.by_hand.tally for row in rows]
     texts = [row.sound.truth.text for row in rows]
     by_text = [together(zip(texts, side, strict=True)) for side in (own, hand)]
     audio_s = sum(row.duration_s for row in rows)
-    windows = sum(answer.windows for answer in ours)
+    windows = sum(row.our_answer.windows for row in rows)
     windows_fixed = sum(row.windows_fixed for row in rows)
     all_own, all_hand = sum(own, Tally()), sum(hand, Tally())
-    found = {
+    return {
         "files": len(rows),
         "texts": len(set(texts)),
         "words": all_own.words,
@@ -85,7 +98,7 @@ def report(
         "windows": windows,
         "windows_fixed": windows_fixed,
         "packing": round(windows / windows_fixed, 3) if windows_fixed else None,
-        "windows_by_hand": sum(answer.windows for answer in theirs),
+        "windows_by_hand": sum(row.their_answer.windows for row in rows),
         "interval": {
             "wer": interval(own),
             "wer_by_hand": interval(hand),
@@ -94,31 +107,36 @@ def report(
         },
         "counts": {"ours": all_own.to_json(), "by_hand": all_hand.to_json()},
         "audio_s": round(audio_s, 1),
-        "rtf": {
-            "ours": _share(survey_s + sum(answer.seconds for answer in ours), audio_s),
-            "by_hand": _share(sum(answer.seconds for answer in theirs), audio_s),
-        },
         "refused": {r.sound.truth.name: r.sound.refused for r in rows if r.sound.refused},
         "doubtful_words": sum(row.doubtful for row in rows),
         "languages": [row.languages() for row in rows if row.sound.truth.language],
         "rows": [row.to_json() for row in rows],
     }
-    if fixed is not None:
-        uncut = sum((row.fixed_tally() for row in rows), Tally())
-        found["fixed"] = {"windows": sum(a.windows for a in fixed), **uncut.to_json()}
-    return found | ({"cuts": _cuts(rows)} if timed else {})
+
+
+def _alone(found: dict[str, Any]) -> dict[str, Any]:
+    """The same report, null wherever it is about a comparison that was not made."""
+    compared = ("by_hand", "by_hand_there", "difference", "by_text", "text_by_hand")
+    compared += ("wer_by_hand", "windows_by_hand")
+
+    def without(value: Any) -> Any:
+        if isinstance(value, list):
+            return [without(one) for one in value]
+        if isinstance(value, dict):
+            return {key: None if key in compared else without(one) for key, one in value.items()}
+        return value
+
+    return dict(without(found))
 
 
 class _Row:
     """One recording in the report."""
 
-    def __init__(
-        self, sound: Surveyed, ours: Answer, by_hand: Answer, fixed: Answer | None
-    ) -> None:
-        self.sound, self.our_answer, self.their_answer, self.fixed = sound, ours, by_hand, fixed
+    def __init__(self, sound: Surveyed, ours: Answer, by_hand: Answer, fixed: Answer) -> None:
+        self.sound, self.our_answer, self.their_answer = sound, ours, by_hand
         first = next((one.language for one in ours.languages if one.language), "en")
         self.language = sound.truth.language or first
-        self.ours, self.by_hand = self._of(ours), self._of(by_hand)
+        self.ours, self.by_hand, self.uncut = self._of(ours), self._of(by_hand), self._of(fixed)
         self.duration_s = sound.plan.duration_s if sound.plan else 0.0
 
     @property
@@ -131,9 +149,6 @@ class _Row:
         """Words that we say may not have been said."""
         doubtful = [s.text for s in self.our_answer.segments if s.doubt]
         return sum(len(words_of(text, self.language)) for text in doubtful)
-
-    def fixed_tally(self) -> Tally:
-        return self._of(self.fixed).tally if self.fixed else Tally()
 
     def _of(self, answer: Answer) -> Judged:
         """Sides one after the other, where the truth tells them apart but not their order."""
@@ -190,69 +205,3 @@ def _cuts(rows: Sequence[_Row]) -> dict[str, Any]:
 
 def _share(seconds: float, audio_s: float) -> float | None:
     return round(seconds / audio_s, 4) if audio_s else None
-
-
-# -- for people -----------------------------------------------------------------------------
-
-
-def told(found: dict[str, Any]) -> list[str]:
-    """The report for a person."""
-    between, counts = found["interval"], found["counts"]
-    lines = [
-        f"{found['files']} recordings ({found['texts']} texts), {found['words']} words, "
-        f"{found['audio_s']:.0f} s; {found['model']} in {found['dtype']}",
-        f"by hand: {found['by_hand']}",
-        f"{'':<10}{'WER':>8}  {'95 %':<18}{'lost':>6}{'added':>7}{'other':>7}"
-        f"{'windows':>9}{'rtf':>7}",
-    ]
-    for who, rate, windows in (("ours", "wer", "windows"), ("by hand", "wer_by_hand", None)):
-        key = who.replace(" ", "_")
-        one, count = counts[key], found[windows or "windows_by_hand"]
-        lines.append(
-            f"{who:<10}{found[rate]:>8.2%}  {_range(between[rate]):<18}{one['lost']:>6}"
-            f"{one['added']:>7}{one['other']:>7}{count:>9}{found['rtf'][key]:>7.3f}"
-        )
-    lines.append(
-        f"difference{found['difference']:>+8.2%}  {_range(between['difference'])}; "
-        f"by text {_range(between['by_text'])}"
-    )
-    lines.append(f"windows of 30 s without packing: {found['windows_fixed']}")
-    if "fixed" in found:
-        fixed = found["fixed"]
-        lines.append(f"  heard so: WER {fixed['per_100']:.2f} % in {fixed['windows']} windows")
-    if "cuts" in found:
-        lines += _told_cuts(found["cuts"])
-    lines += [f"refused: {name}: {why}" for name, why in found["refused"].items()]
-    return lines + _told_languages(found["languages"])
-
-
-def _range(pair: Sequence[float]) -> str:
-    return f"{pair[0]:+.2%} to {pair[1]:+.2%}"
-
-
-def _told_cuts(cuts: dict[str, Any]) -> list[str]:
-    lines = [f"{cuts['number']} cuts; wrong words of a hundred (lost, added of these doubled):"]
-    for kind in ("ours", "by_hand_there", "by_hand"):
-        for place in ("at", "elsewhere"):
-            one = cuts[kind][place]
-            lines.append(
-                f"  {kind:<14}{place:<10}{one['per_100']:>6.2f}  of {one['words']} words "
-                f"({one['lost']}, {one['added']}, {one['doubled']})"
-            )
-    return lines
-
-
-def _told_languages(languages: Sequence[dict[str, Any]]) -> list[str]:
-    others = [row for row in languages if row["language"] != "en"]
-    lines = []
-    for row in others:
-        heard = {
-            who: row[who] or {"language": "-", "probability": 0.0} for who in ("ours", "by_hand")
-        }
-        lines.append(
-            f"  {row['name']}: {row['language']}, heard "
-            + ", ".join(
-                f"{who} {one['language']} ({one['probability']:.2f})" for who, one in heard.items()
-            )
-        )
-    return lines

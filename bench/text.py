@@ -1,7 +1,8 @@
 """Words heard against words said, ours and those of the same weights by hand.
 
     fairscribe bench text --manifest FILE.tsv | --set NAME
-                          [--model tiny.en|base] [--dtype float32] [--files N] [--slots N] [--json]
+                          [--model tiny.en|base] [--dtype float32] [--files N] [--slots N]
+                          [--ours-alone] [--json]
 
 `--manifest`: recordings beside a table of their words (`bench/truths.py`). `--set`: `gapless`,
 `two-sided` or `languages` of `bench/spoken.py`, or one of `bench/sets.py` (`calls40`, `calls60`),
@@ -18,7 +19,10 @@ made now, words and their times known; `corpus`: the shared one beside the check
                   elsewhere; `by_hand_there`: by hand at the places of our cuts; `by_hand`: at its
                   own
     fixed         of sets: the recording in raw windows of 30 s through the same engine
-    rtf           seconds taken a second of audio
+    rtf           seconds of hearing a second of audio
+
+By hand takes many times as long as ours where it falls back to sampling; `--ours-alone` leaves it
+out, and its figures are null.
 
 A recording that is refused counts with all its words lost. Words are compared in Whisper's normal
 form (`bench/slips.py`). In a model of many languages the language is heard out, unless the manifest
@@ -31,7 +35,6 @@ import argparse
 import asyncio
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,9 +43,10 @@ from bench.by_hand import ByHand, need_faster_whisper
 from bench.demo import throwaway_home
 from bench.ours import Answer, Surveyed, hear_all, survey_all
 from bench.predict import CORPUS, OTHERS, quiet_stdout
-from bench.report import report, told
+from bench.report import report
 from bench.sets import SILENCE, make_set
 from bench.spoken import gapless, languages, two_sided
+from bench.text_table import told
 from bench.truths import Skipped, Truth, read_manifest
 from bench.uncut import fixed_windows
 from pipeline.errors import BadRequest, FairscribeError
@@ -64,9 +68,8 @@ def main() -> None:
     asked = arguments()
     out = quiet_stdout()
     try:
-        what = need_faster_whisper()
         # left by unwinding: vLLM's child must see its parent's signals
-        found = asyncio.run(measure(asked, what))
+        found = asyncio.run(measure(asked, None if asked.ours_alone else need_faster_whisper()))
     except FairscribeError as error:
         sys.exit(error.message)
     print(json.dumps(found) if asked.json else "\n".join(told(found)), file=out, flush=True)
@@ -81,22 +84,26 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--files", type=int, default=0, help="the first N only; 0: all")
     parser.add_argument("--slots", type=int, default=0, help="0: the device's own")
+    parser.add_argument("--ours-alone", action="store_true", help="do not compare")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 
-async def measure(asked: argparse.Namespace, by_hand: str) -> dict[str, Any]:
-    """The report. Raises what reading the manifest and starting either engine raise."""
+async def measure(asked: argparse.Namespace, by_hand: str | None) -> dict[str, Any]:
+    """The report. Raises what reading the manifest and starting either engine raise.
+
+    `by_hand`: what it is compared with; None: nothing.
+    """
     with throwaway_home() as home:
         folder = home / "set"
         folder.mkdir()
         truths, skipped = recordings(asked, folder)
-        began_s = time.monotonic()
         sounds = survey_all(truths)
-        survey_s = time.monotonic() - began_s
-        theirs = _by_hand(ByHand(asked.model, home / "ctranslate2", asked.dtype), sounds)
+        theirs = None
+        if by_hand is not None:
+            theirs = _by_hand(ByHand(asked.model, home / "ctranslate2", asked.dtype), sounds)
         ours, fixed, provenance = await _ours(asked, home, sounds)
-    found = report(sounds, ours, theirs, fixed, timed=asked.set in TIMED, survey_s=survey_s)
+    found = report(sounds, ours, theirs, fixed, timed=asked.set in TIMED)
     return found | {
         "model": asked.model,
         "by_hand": by_hand,

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench.ours import Answer, Surveyed, cuts_of
-from bench.report import report, told
+from bench.report import report
 from bench.slips import Tally, by_place, interval, slips, tally, timed, together, words_of
+from bench.text_table import told
 from bench.truths import Said, Truth, read_manifest, said_in
 from pipeline.engine import FirstToken
 from pipeline.errors import BadRequest
@@ -201,7 +202,7 @@ def test_the_report_holds_what_is_promised_and_counts_a_refused_file_as_unheard(
     sounds = [sound("a fine day", 31.0), sound(sides, 29.0, ("left", "right")), refused]
     ours = [heard("A fine day."), heard("Good day to you", "Hello"), Answer()]
     by_hand = [heard("A wine day."), heard("Good day you", "Hello"), Answer()]
-    found = report(sounds, ours, by_hand, None, timed=False, survey_s=1.0)
+    found = report(sounds, ours, by_hand, None, timed=False)
     assert (found["files"], found["words"]) == (3, 10)
     assert (found["wer"], found["wer_by_hand"]) == (0.2, 0.4)
     assert (found["windows"], found["windows_fixed"]) == (3, 2 + 2)
@@ -210,3 +211,12 @@ def test_the_report_holds_what_is_promised_and_counts_a_refused_file_as_unheard(
     assert found["interval"]["difference"][0] < 0 <= found["interval"]["difference"][1]
     more = {"model": "m", "dtype": "float32", "by_hand": "somebody"}
     assert "refused: bad: not_audio: No." in told(found | more)
+
+
+def test_without_a_comparison_the_report_says_nothing_of_one() -> None:
+    found = report([sound("a fine day", 31.0)], [heard("A fine day.")], None, None, timed=True)
+    assert found["wer"] == 0.0
+    assert found["wer_by_hand"] is found["difference"] is found["rows"][0]["by_hand"] is None
+    assert found["cuts"]["by_hand_there"] is None
+    more = {"model": "m", "dtype": "float32", "by_hand": None}
+    assert not [line for line in told(found | more) if "by hand" in line]
