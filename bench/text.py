@@ -2,7 +2,7 @@
 
     fairscribe bench text --manifest FILE.tsv | --set NAME
                           [--model tiny.en|base] [--dtype float32] [--files N] [--slots N]
-                          [--ours-alone] [--json]
+                          [--ours-alone | --kept FILE] [--json]
 
 `--manifest`: recordings beside a table of their words (`bench/truths.py`). `--set`: `gapless`,
 `two-sided` or `languages` of `bench/spoken.py`, or one of `bench/sets.py` (`calls40`, `calls60`),
@@ -21,8 +21,8 @@ made now, words and their times known; `corpus`: the shared one beside the check
     fixed         of sets: the recording in raw windows of 30 s through the same engine
     rtf           seconds of hearing a second of audio
 
-By hand takes many times as long as ours where it falls back to sampling; `--ours-alone` leaves it
-out, and its figures are null.
+By hand takes many times as long as ours where it falls back to sampling. `--ours-alone` leaves it
+out, and its figures are null; `--kept` keeps its answers in a file (`bench/kept.py`).
 
 A recording that is refused counts with all its words lost. Words are compared in Whisper's normal
 form (`bench/slips.py`). In a model of many languages the language is heard out, unless the manifest
@@ -41,6 +41,7 @@ from typing import Any
 
 from bench.by_hand import ByHand, need_faster_whisper
 from bench.demo import throwaway_home
+from bench.kept import Kept
 from bench.ours import Answer, Surveyed, hear_all, survey_all
 from bench.predict import CORPUS, OTHERS, quiet_stdout
 from bench.report import report
@@ -84,7 +85,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--files", type=int, default=0, help="the first N only; 0: all")
     parser.add_argument("--slots", type=int, default=0, help="0: the device's own")
-    parser.add_argument("--ours-alone", action="store_true", help="do not compare")
+    by_hand = parser.add_mutually_exclusive_group()
+    by_hand.add_argument("--ours-alone", action="store_true", help="do not compare")
+    by_hand.add_argument("--kept", type=Path, help="a file for answers by hand, to be used again")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -101,7 +104,8 @@ async def measure(asked: argparse.Namespace, by_hand: str | None) -> dict[str, A
         sounds = survey_all(truths)
         theirs = None
         if by_hand is not None:
-            theirs = _by_hand(ByHand(asked.model, home / "ctranslate2", asked.dtype), sounds)
+            model = ByHand(asked.model, home / "ctranslate2", asked.dtype, Kept(asked.kept))
+            theirs = _by_hand(model, sounds)
         ours, fixed, provenance = await _ours(asked, home, sounds)
     found = report(sounds, ours, theirs, fixed, timed=asked.set in TIMED)
     return found | {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bench.kept import Kept, key_of
 from bench.ours import Answer, Surveyed, cuts_of
 from bench.report import report
 from bench.slips import Tally, by_place, interval, slips, tally, timed, together, words_of
@@ -220,3 +222,29 @@ def test_without_a_comparison_the_report_says_nothing_of_one() -> None:
     assert found["cuts"]["by_hand_there"] is None
     more = {"model": "m", "dtype": "float32", "by_hand": None}
     assert not [line for line in told(found | more) if "by hand" in line]
+
+
+# -- kept answers ---------------------------------------------------------------------------
+
+
+def test_an_answer_by_hand_is_found_again_for_the_same_sound_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "kept.json"
+    answer = Answer((Segment(0.0, 1.0, 0, None, "Grüße", None),), ("mono",), (), (1.5,), 1, 0.1)
+    sound_of = np.zeros(9, np.float32)
+    key = key_of([sound_of], ["tiny.en", None])
+    Kept(file).put(key, answer)
+    assert Kept(file).get(key) == answer
+    for other in (key_of([sound_of + 1], ["tiny.en", None]), key_of([sound_of], ["base", None])):
+        assert Kept(file).get(other) is None
+    assert Kept(None).get(key) is None
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "no JSON", "3"])
+def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "kept.json"
+    file.write_text(content)
+    with pytest.raises(BadRequest, match="does not hold answers by hand"):
+        Kept(file)
+    assert file.read_text() == content
