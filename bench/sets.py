@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.truths import Said
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.pack import survey
 from pipeline.recording import SAMPLE_RATE_HZ, Plan
@@ -44,6 +45,8 @@ class Recording:
     plan: Plan
     packed: bytes
     """Its packed speech, s16le at 16 kHz."""
+    said: tuple[Said, ...] = ()
+    """Its words by piece, with their times."""
 
     def window(self, index: int) -> bytes:
         """The packed samples of one window."""
@@ -69,10 +72,21 @@ def make_set(name: str, speech_s: float, folder: Path) -> list[Recording]:
         samples = np.concatenate([part for p in pieces for part in (spoken[p], pause)])
         _write(path, samples.astype("<i2"))
         plan, packed = surveyed(path)
-        words = " ".join(said[p] for p in pieces)
-        made.append(Recording(path.name, path, words, plan.duration_s, plan, packed))
+        parts = _placed([(said[p], len(spoken[p])) for p in pieces], len(pause))
+        words = " ".join(part.text for part in parts)
+        made.append(Recording(path.name, path, words, plan.duration_s, plan, packed, parts))
         total_s += length_s
     return made
+
+
+def _placed(pieces: list[tuple[str, int]], pause: int) -> tuple[Said, ...]:
+    """Words and samples of each piece, with times; `pause` samples follow each."""
+    found, at = [], 0
+    for words, samples in pieces:
+        first_s, last_s = at / SAMPLE_RATE_HZ, (at + samples) / SAMPLE_RATE_HZ
+        found.append(Said(words, None, first_s, last_s))
+        at += samples + pause
+    return tuple(found)
 
 
 def surveyed(file: Path) -> tuple[Plan, bytes]:
