@@ -21,7 +21,7 @@ from av.packet import Packet
 from numpy.typing import NDArray
 
 from pipeline.errors import DamagedAudio, NoSamples, TooLong
-from pipeline.intake.opening import NamelessFile, Source, open_audio
+from pipeline.intake.opening import NamelessFile, Source, open_audio, plausible
 from pipeline.recording import SAMPLE_RATE_HZ
 
 Pcm = NDArray[np.int16]
@@ -95,6 +95,9 @@ def frames(source: Source, tally: Tally, max_duration_s: float) -> Iterator[Audi
             tally.damaged += 1
             continue
         for frame in decoded:
+            if not plausible(frame.sample_rate, frame.layout.nb_channels):
+                tally.damaged += 1
+                continue
             _count(frame, tally, max_duration_s)
             yield frame
     if not tally.samples:

@@ -46,6 +46,20 @@ DECODERS = frozenset(f"{_PCM} {_TELEPHONY} {_MUSIC}".split())
 """Decoders we let run. Also FFmpeg's `codec_whitelist`, or opening would decode video frames."""
 
 
+LEAST_RATE_HZ, MOST_RATE_HZ, MOST_CHANNELS = 1_000, 768_000, 64
+"""Beyond these a header lies: no recorder writes such sound, and bringing 20 s that claim 87 MHz to
+16 kHz took 35 s of processor time, 1 Hz makes 16,000 samples of each."""
+
+
+def plausible(sample_rate_hz: int, channels: int) -> bool:
+    """Whether a recorder can have written sound of this form.
+
+    >>> plausible(8_000, 2), plausible(4_294_967_295, 1), plausible(8_000, 65_535)
+    (True, False, False)
+    """
+    return LEAST_RATE_HZ <= sample_rate_hz <= MOST_RATE_HZ and 0 < channels <= MOST_CHANNELS
+
+
 @dataclass(frozen=True)
 class RawForm:
     """A headerless telephony format: the caller's file name is the only thing that declares it."""
@@ -82,9 +96,9 @@ class NamelessFile:
 
     def read(self, count: int = -1) -> bytes:
         """At most `count` bytes from the position, all that follow if negative."""
-        if count < 0:
-            count = max(0, self.size - self._at)
-        got = os.pread(self._fd, count, self._at)
+        rest = max(0, self.size - self._at)
+        # Room is made for what is asked before anything is read: 4 GB where a chunk's size lies.
+        got = os.pread(self._fd, min(count, rest) if count >= 0 else rest, self._at)
         self._at += len(got)
         return got
 
@@ -210,6 +224,10 @@ def _first_audio(container: InputContainer, raw: RawForm | None) -> Source:
     if decoder.name == "amrnb":
         # FFmpeg's own AMR decoder drops the frames that stand for silence: 1.6 of 18.24 s.
         decoder = _made("libopencore_amrnb", 8_000)
+    rate_hz, channels = decoder.sample_rate or 0, decoder.channels or 0
+    # Neither need be known before the first frame; what is known must be possible.
+    if not plausible(rate_hz or LEAST_RATE_HZ, channels or 1):
+        raise DamagedAudio(f"The file claims {rate_hz} samples a second in {channels} channels.")
     decoder.thread_type = "NONE"
     decoder.thread_count = 1
     name = container.format.name.split(",")[0]

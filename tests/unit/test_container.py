@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,3 +171,38 @@ def test_a_name_does_not_overrule_a_container(look: Look) -> None:
 def test_a_recording_over_the_limit_is_refused_by_every_source(look: Look, content: bytes) -> None:
     with pytest.raises(TooLong):
         look(content, max_duration_s=9.0)
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "value"),
+    [(24, "<I", 87_236_699), (24, "<I", 0xFFFFFFFF), (24, "<I", 1), (22, "<H", 65_535)],
+    ids=["87 MHz", "4 GHz", "1 Hz", "65,535 channels"],
+)
+def test_a_form_no_recorder_writes_is_damage(look: Look, place: int, form: str, value: int) -> None:
+    """Such a file was probed as 18 us long, and survey resampled it for 35 s."""
+    content = bytearray(wav(tone(20)))
+    struct.pack_into(form, content, place, value)
+    with pytest.raises(DamagedAudio):
+        look(bytes(content))
+
+
+def test_a_chunk_that_claims_4_gb_takes_no_memory(look: Look) -> None:
+    content = bytearray(wav(tone(5)))
+    struct.pack_into("<I", content, 16, 0xFFFFFFF0)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordingRefused):
+            look(bytes(content))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 10_000_000
+
+
+def test_packets_without_a_length_are_counted_not_taken_for_nothing(look: Look) -> None:
+    """Two packets that do not say how long they are made a recording of 0 s."""
+    sound = bytearray(encoded(tone(0.1, rate=8_000), "wav", "adpcm_ms", 8_000))
+    struct.pack_into("<I", sound, 28, 0)  # bytes a second: without them FFmpeg times nothing
+    found = look(bytes(sound))
+    assert (found.source, found.exact) == ("decode", True)
+    assert 0.1 <= found.duration_s < 0.3  # ADPCM comes in blocks of 0.13 s
