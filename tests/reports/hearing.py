@@ -112,24 +112,31 @@ def hear_all(prober: Prober, model: str, home: Path) -> dict[str, Words]:
 
 
 async def _hear_all(surveyed: dict[str, tuple[Plan, bytes]], model: str) -> dict[str, Words]:
-    engine = VllmEngine(model, slots=4, kv_cache_gib=0.5)
+    engine = VllmEngine(model, kv_cache_gib=0.5)
     await engine.start()
     try:
-        return {
-            name: await _words(engine, plan, packed, VOCABULARY if name == "vocabulary" else "")
-            for name, (plan, packed) in surveyed.items()
-        }
+        free = asyncio.Semaphore(engine.slots)
+        heard = await asyncio.gather(
+            *(
+                _words(engine, free, plan, packed, VOCABULARY if name == "vocabulary" else "")
+                for name, (plan, packed) in surveyed.items()
+            )
+        )
+        return dict(zip(surveyed, heard, strict=True))
     finally:
         await engine.stop()
 
 
-async def _words(engine: SpeechEngine, plan: Plan, packed: bytes, vocabulary: str) -> Words:
+async def _words(
+    engine: SpeechEngine, free: asyncio.Semaphore, plan: Plan, packed: bytes, vocabulary: str
+) -> Words:
     async def one(index: int) -> Heard:
         window = plan.windows[index]
         at = 2 * window.first_sample
         pcm = packed[at : at + 2 * window.sample_count]
-        prepared = await engine.prepare(pcm, language="en", vocabulary=vocabulary)
-        return await hear(engine, prepared, window.speech_s)
+        async with free:
+            prepared = await engine.prepare(pcm, language="en", vocabulary=vocabulary)
+            return await hear(engine, prepared, window.speech_s)
 
     answers = await asyncio.gather(*(one(window.index) for window in plan.windows))
     heard = dict(enumerate(answers))
