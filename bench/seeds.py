@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from bench.sets import RECORDINGS
-from tests.sounds import encoded, joined, sides, silence, tone, voice, wav
+from tests.reports.files import made
+from tests.sounds import joined, sides, silence, tone, voice, wav
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 
@@ -29,6 +30,10 @@ _ENCODED = (
     ("amr", "libopencore_amrnb", 8_000), ("ac3", "ac3", 48_000), ("asf", "wmav2", 16_000),
     ("wv", "wavpack", 16_000), ("wav", "g726", 8_000), ("wav", "g723_1", 8_000),
 )  # fmt: skip
+
+
+_EXACT = {"fflags": "+bitexact"}
+"""Else the numbers of streams and tracks would be drawn anew in each run."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def _made() -> Iterator[Seed]:
     for container, codec, rate in _ENCODED:
         sound = joined([silence(0.3, rate), voice(1.5, rate), tone(0.5, rate=rate)])
         try:
-            content = encoded(sound, container, codec, rate)
+            content = made(sound, container, codec, rate, file_options=_EXACT, flags="+bitexact")
         except (ValueError, OSError):  # this build of FFmpeg does not write it
             continue
         yield Seed(f"made/{codec}_{rate}.{container}", content)
