@@ -29,7 +29,7 @@ from pipeline.intake.prober import Prober
 
 MAX_DURATION_S = 4 * 3_600.0
 PROBE_MEMORY_MB, PROBE_S = 600, 10.0
-SURVEY_MEMORY_MB, SURVEY_S = 1_600, 240.0
+SURVEY_MEMORY_MB, SURVEY_S = 700, 240.0
 """What one reading may take, seconds of the processor, of a limit of 1,024 MB and 30 s for a probe
 and 4,096 MB and 1,800 s for a survey of at most `MAX_DURATION_S`."""
 _MUTAGEN = """
