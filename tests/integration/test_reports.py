@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -392,6 +393,38 @@ def test_what_was_reported_elsewhere_does_not_happen_here(
     report: Report, request: pytest.FixtureRequest
 ) -> None:
     report.check(Here(request.getfixturevalue))
+
+
+STRANGE = {
+    "invalid UTF-8": b"\xff\xfe\xc3(.wav",
+    "newline": b"a%0Ab.wav",
+    "right to left": "\u202evaw.exe.wav".encode(),
+    "an option": b"-rf --help.wav",
+    "255 bytes": ("é" * 125 + ".wav").encode(),
+    "5,000 characters": b"x" * 5_000 + b".wav",
+    "a path": b"../../../../etc/cron.d/x.wav",
+}
+
+
+@pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE)
+def test_a_strange_name_is_kept_or_refused_and_reaches_no_parser(
+    request: pytest.FixtureRequest, prober: Prober, name: bytes
+) -> None:
+    client: TestClient = request.getfixturevalue("api")
+    sound = wav(tone(1))
+    head = b'--x\r\nContent-Disposition: form-data; name="files"; filename="' + name + b'"\r\n\r\n'
+    form = {"Content-Type": "multipart/form-data; boundary=x"}
+    answer = client.post("/v1/jobs", content=head + sound + b"\r\n--x--\r\n", headers=form)
+    if len(name) > 4_000:  # no file system has such names
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+    else:
+        (job,) = answer.json()["jobs"]
+        assert (answer.status_code, job["status"]) == (202, "queued")
+        told = client.get(f"/v1/jobs/{job['id']}").json()["file_name"]
+        assert told.endswith(".wav")
+        told.encode()  # may be written anywhere, so has no halves of characters
+    here = Here({"prober": prober}.__getitem__)
+    assert near(here.probe(sound, os.fsdecode(name)).duration_s, 1)
 
 
 def test_both_tables_together_have_every_report_once() -> None:
