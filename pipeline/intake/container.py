@@ -157,7 +157,8 @@ class _Walk:
     def agreed_s(self) -> float:
         """The length in seconds; raises Unproven when the two disagree by 10 % and 1 s."""
         span_s = 0.0 if self._first is None else (self._last - self._first) * self._time_base_s
-        if self._unknown > 0.1 * self.packets + 2:
+        # A few packets without a length may pass, unless there are no others.
+        if self._unknown > 0.1 * self.packets + 2 or max(self.sum_s, span_s) <= 0:
             raise Unproven("packets do not say how long they are")
         if len(self._rates) > 1:
             raise Unproven("the sample rate changes")

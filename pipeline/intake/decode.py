@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import DamagedAudio, NoSamples, TooLong
 from pipeline.intake.gaps import Clock
-from pipeline.intake.opening import NamelessFile, Source, open_audio
+from pipeline.intake.opening import NamelessFile, Source, open_audio, plausible
 from pipeline.recording import SAMPLE_RATE_HZ, Span
 
 Pcm = NDArray[np.int16]
@@ -127,6 +127,9 @@ def frames(
                 clock.begin(_time_s(source, packet))
             continue
         for frame in decoded:
+            if not plausible(frame.sample_rate, frame.layout.nb_channels):
+                tally.damaged += 1
+                continue
             starts_s = _gap(source, clock, frame, tally, tally.damaged > damaged)
             damaged = tally.damaged
             _count(frame, tally, max_duration_s)

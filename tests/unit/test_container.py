@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from types import SimpleNamespace
 
 import av
 import pytest
+from av.packet import Packet
 
 from pipeline.errors import (
     DamagedAudio,
@@ -21,7 +24,8 @@ from pipeline.errors import (
     RecordingRefused,
     TooLong,
 )
-from pipeline.intake.container import probe
+from pipeline.intake.container import _Walk, probe
+from pipeline.intake.headers import Unproven
 from pipeline.intake.opening import NamelessFile
 from pipeline.recording import Probe
 from tests.sounds import encoded, mulaw_wav, noise, tone, video_without_sound, wav, write
@@ -269,3 +273,37 @@ def test_where_a_packet_does_not_decode_every_sample_is_counted(look: Look) -> N
     assert (found.source, found.exact) == ("decode", True)
     assert "does not decode" in found.reason
     assert 9.0 < found.duration_s < 10.2
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "value"),
+    [(24, "<I", 87_236_699), (24, "<I", 0xFFFFFFFF), (24, "<I", 1), (22, "<H", 65_535)],
+    ids=["87 MHz", "4 GHz", "1 Hz", "65,535 channels"],
+)
+def test_a_form_no_recorder_writes_is_damage(look: Look, place: int, form: str, value: int) -> None:
+    """Such a file was probed as 18 us long, and survey resampled it for 35 s."""
+    content = bytearray(wav(tone(20)))
+    struct.pack_into(form, content, place, value)
+    with pytest.raises(DamagedAudio):
+        look(bytes(content))
+
+
+def test_a_chunk_that_claims_4_gb_takes_no_memory(look: Look) -> None:
+    content = bytearray(wav(tone(5)))
+    struct.pack_into("<I", content, 16, 0xFFFFFFF0)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordingRefused):
+            look(bytes(content))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 10_000_000
+
+
+def test_packets_without_a_length_are_not_a_recording_of_0_s() -> None:
+    walk = _Walk(SimpleNamespace(time_base_s=1 / 8_000, container="wav"))
+    for _ in range(2):
+        walk.add(Packet(b"sound"))
+    with pytest.raises(Unproven, match="how long"):
+        walk.agreed_s()
