@@ -14,7 +14,6 @@ from bench.sets import PIECES
 from pipeline.engine import Heard, SpeechEngine
 from pipeline.intake.prober import Prober
 from pipeline.recording import Plan, Segment
-from pipeline.steps.hear import hear
 from pipeline.transcript.merge import merge
 from pipeline.weights import find_model
 from tests.reports.files import (
@@ -29,6 +28,7 @@ from tests.reports.files import (
     stereo,
 )
 from tests.sounds import Samples, joined, silence, wav
+from workers.hear_out import hear_out
 from workers.vllm_engine import VllmEngine
 
 APART_S = 50.0
@@ -136,7 +136,7 @@ async def _words(
         pcm = packed[at : at + 2 * window.sample_count]
         async with free:
             prepared = await engine.prepare(pcm, language="en", vocabulary=vocabulary)
-            return await hear(engine, prepared, window.speech_s)
+            return await hear_out(engine, prepared, window, plan.shared_s(window))
 
     answers = await asyncio.gather(*(one(window.index) for window in plan.windows))
     heard = dict(enumerate(answers))
