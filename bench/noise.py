@@ -2,7 +2,7 @@
 
     python -m bench.noise [--models tiny.en,base] [--json]
 
-Each sound of `bench.line_sounds` goes straight to the engine, 30 s and 5 s of it, as if a voice
+Each sound of `bench.tones` goes straight to the engine, 30 s and 5 s of it, as if a voice
 detector had taken all of it for speech; multilingual models hear it in several languages. Then the
 windows of real speech: bench/recordings and the corpus beside the checkout, where it is.
 `undoubted` counts sounds for which words were kept without a doubt, `dropped` windows of speech
@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.line_sounds import MAKERS, line_sound
 from bench.sets import RECORDINGS, surveyed
+from bench.tones import MAKERS, line_sound
 from pipeline.engine import Heard, Prepared
 from pipeline.errors import FairscribeError
 from pipeline.steps.hear import hear

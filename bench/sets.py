@@ -57,7 +57,7 @@ class Recording:
 def make_set(name: str, speech_s: float, folder: Path) -> list[Recording]:
     """Recordings of set `name` with about `speech_s` seconds of speech together, under `folder`."""
     said = json.loads((RECORDINGS / "manifest.json").read_text())
-    spoken = {piece: _speech(piece) for piece in PIECES}
+    spoken = {piece: speech(piece) for piece in PIECES}
     chance = random.Random(7)
     made: list[Recording] = []
     total_s = 0.0
@@ -100,7 +100,7 @@ def surveyed(file: Path) -> tuple[Plan, bytes]:
     return plan, packed.getvalue()
 
 
-def _speech(piece: str) -> np.ndarray:
+def speech(piece: str) -> np.ndarray:
     """What is said in a shipped recording, without the silence around it."""
     _, packed = surveyed(RECORDINGS / piece)
     return np.frombuffer(packed, "<i2")

@@ -19,11 +19,10 @@ from pipeline.weights import find_model
 from tests.reports.files import (
     RATE_HZ,
     gated,
-    hold_music,
+    line,
     louder,
     made,
     noise,
-    ringing,
     said,
     stereo,
 )
@@ -86,8 +85,8 @@ def sounds() -> dict[str, bytes]:
     return {
         "silence": wav(silence(30)),
         "quiet noise": wav(noise(30, level=0.001)),
-        "hold music, then speech": wav(joined([hold_music(40), said("hotel.flac")])),
-        "ring tone, then speech": wav(joined([ringing(35), said("hotel.flac")])),
+        "hold music, then speech": wav(joined([line("hold music", 40), said("hotel.flac")])),
+        "ring tone, then speech": wav(joined([line("ring Europe", 35), said("hotel.flac")])),
         "noisy and low": wav(noisy.astype(np.int16)),
         "thanks at -50 dB": wav(joined([silence(2), thanks, silence(2)])),
         "two halves": wav(halves),
