@@ -23,6 +23,8 @@ from pipeline.intake.pack import survey
 from pipeline.recording import SAMPLE_RATE_HZ, Plan
 
 RECORDINGS = Path(__file__).parent / "recordings"
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
+"""Recordings that break readers; beside the checkout or nowhere."""
 
 PIECES = ("bill_gsm_8k.wav", "new_address.mp3", "wrong_table.m4a", "lost_phone.opus")
 PIECES += ("browser.webm", "switchboard.aac", "late_flight.ogg", "trunk.ulaw", "hotel.flac")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import Engine, text
 
+from bench.sets import CORPUS
 from pipeline.parts import Parts, open_parts
 from pipeline.queue.redis_queue import connect
 from pipeline.settings import Settings, read_settings, sqlalchemy_url
@@ -25,8 +26,6 @@ for number, handler in (
 ):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
-
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 
 
 @pytest.fixture(scope="session")

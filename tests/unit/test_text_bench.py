@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from bench.kept import Kept, key_of
 from bench.ours import Answer, Surveyed, cuts_of, hear_all
 from bench.report import report
 from bench.slips import Tally, by_place, interval, slips, tally, timed, together, words_of
+from bench.talks import gapless, longest_pause_s
 from bench.text_table import told
 from bench.truths import Said, Truth, read_manifest, said_in
 from pipeline.engine import FirstToken, Prepared
@@ -166,6 +168,15 @@ def test_the_difference_is_taken_of_the_same_recordings() -> None:
 def test_one_text_recorded_often_is_drawn_as_one() -> None:
     rows = [("a", Tally(10, 1)), ("b", Tally(10)), ("a", Tally(10, 2))]
     assert together(rows) == [Tally(20, 3), Tally(10)]
+
+
+# -- recordings made on the spot ------------------------------------------------------------
+
+
+def test_nobody_pauses_in_gapless_speech_and_its_words_lie_end_to_end(tmp_path: Path) -> None:
+    (talk,) = gapless(tmp_path, files=1, length_s=30.0)
+    assert longest_pause_s(talk.path) <= 0.09
+    assert all(one.end_s == next_.start_s for one, next_ in pairwise(talk.said))
 
 
 # -- cuts and the report --------------------------------------------------------------------
