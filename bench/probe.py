@@ -105,27 +105,25 @@ def main() -> None:
 
 def read_rows(manifest: Path) -> list[Row]:
     """Raises `BadRequest` for a list that cannot be meant, naming its line."""
-    listed = read_listed(manifest, ("expected", "true_duration_s"))
-    return [_row(manifest, one) for one in listed]
+    rows = [_row(listed) for listed in read_listed(manifest, ("expected", "true_duration_s"))]
+    if not rows:
+        raise BadRequest(f"{manifest.name} lists no file.")
+    return rows
 
 
-def _row(manifest: Path, one: Listed) -> Row:
-    expected, length = one.said["expected"], one.said["true_duration_s"]
+def _row(listed: Listed) -> Row:
+    expected, length = listed.said["expected"], listed.said["true_duration_s"]
     if expected not in EXPECTED:
-        known = ", ".join(EXPECTED)
-        raise BadRequest(
-            f"{manifest}, line {one.line}: expected is one of {known}, not {expected!r:.40}."
-        )
+        raise listed.refused(f"expected is one of {', '.join(EXPECTED)}, not {expected!r:.40}.")
     true_s = 0.0
     if expected in ("ok", "partial"):
         with suppress(ValueError):
             true_s = float(length)
         if not 0 < true_s < math.inf:
-            raise BadRequest(
-                f"{manifest}, line {one.line}: true_duration_s is a number of seconds above 0, "
-                f"not {length!r:.40}."
+            raise listed.refused(
+                f"true_duration_s is a number of seconds above 0, not {length!r:.40}."
             )
-    return Row(one.path, expected, true_s)
+    return Row(listed.file(), expected, true_s)
 
 
 def measured(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
