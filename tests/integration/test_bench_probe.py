@@ -28,9 +28,10 @@ def listed(folder: Path, *lines: str) -> Path:
     return write(folder, "list.tsv", ("# a remark\n" + COLUMNS + "\n".join(lines) + "\n").encode())
 
 
-@pytest.fixture
-def report(tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Of two files as they are said to be, and four that are not."""
+    tmp_path = tmp_path_factory.mktemp("listed")
     write(tmp_path, "звонок №1\u2028.wav", wav(tone(4)))
     write(tmp_path, "piped.flac", encoded(noise(3), "flac", "flac"))
     write(tmp_path, "said to be longer.wav", mulaw_wav(tone(4, rate=8_000)))

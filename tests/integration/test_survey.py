@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import av
 import numpy as np
@@ -20,13 +20,6 @@ from pipeline.steps.tidy import tidy
 from pipeline.store import jobs, partials, views
 from pipeline.store.session import transaction
 from tests.sounds import Samples, joined, sides, silence, voice, wav
-
-
-@pytest.fixture(scope="module")
-def prober() -> Iterator[Prober]:
-    sandbox = Prober(max_duration_s=3_600)
-    yield sandbox
-    sandbox.close()
 
 
 def granted(parts: Parts, content: bytes, probed_s: float) -> Ticket:
