@@ -161,7 +161,7 @@ def test_what_is_wrong_with_the_sound_is_said_in_words(
     assert what_is_wrong(report, probed_s) == told
 
 
-def test_a_header_that_promised_more_is_told_of(parts: Parts, prober: Prober) -> None:
+def test_a_probe_that_promised_more_is_told_of(parts: Parts, prober: Prober) -> None:
     ticket, _ = surveyed(parts, prober, wav(voice(8.0)), 18.3)
     assert degraded(parts, ticket) == "18.3 s were expected and 8.0 s could be decoded"
 
