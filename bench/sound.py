@@ -5,6 +5,7 @@ python -m bench.sound tones                   speech found where nobody speaks
 python -m bench.sound twins                   one sound through two codecs: recognised?
 python -m bench.sound leaks                   what leaks into the other side: left out?
 python -m bench.sound plan                    what planning the channels of an hour costs
+python -m bench.sound cost [--hours HOURS]    what each part of a survey of two sides costs
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy as np
 from av.audio.stream import AudioStream
 
 from bench.sets import RECORDINGS
-from bench.tones import NOT_SPEECH, RATE, Samples, joined, melody, noise, silence
+from bench.survey_cost import survey_cost
+from bench.tones import NOT_SPEECH, RATE, melody
 from pipeline.errors import RecordingRefused
 from pipeline.intake.alike import twin_of
 from pipeline.intake.channels import plan_channels
@@ -30,6 +32,7 @@ from pipeline.intake.leaks import without_leaks
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.speech import speech_spans
 from pipeline.recording import Span
+from tests.sounds import Samples, joined, noise, silence
 
 LONGEST_S = 3_600.0
 MELODIES = 80
@@ -49,14 +52,15 @@ def main() -> None:
     asked = argparse.ArgumentParser(prog="python -m bench.sound")
     asked.add_argument("table", choices=sorted(_TABLES))
     asked.add_argument("--corpus", type=Path, default=RECORDINGS)
+    asked.add_argument("--hours", type=float, default=1.0)
     given = asked.parse_args()
-    _TABLES[given.table](given.corpus)
+    _TABLES[given.table](given)
 
 
-def gaps(corpus: Path) -> None:
+def gaps(given: argparse.Namespace) -> None:
     """Files with silence put in, and how many have none."""
     whole = 0
-    for path in sorted(path for path in corpus.iterdir() if path.is_file()):
+    for path in sorted(path for path in given.corpus.iterdir() if path.is_file()):
         try:
             tally = opened(path).tally
         except RecordingRefused:
@@ -67,7 +71,7 @@ def gaps(corpus: Path) -> None:
     print(f"{whole} files without a gap")
 
 
-def tones(_: Path) -> None:
+def tones(_: argparse.Namespace) -> None:
     """Seconds of speech found in each sound of a line, loud and 40 dB down, and in melodies."""
     for name, sound in NOT_SPEECH.items():
         loud_s, quiet_s = found_s(sound), found_s((sound * 0.01).astype(np.int16))
@@ -77,7 +81,7 @@ def tones(_: Path) -> None:
     print(f"{MELODIES} melodies: {wrong_s:.1f} of {all_s:.0f} s")
 
 
-def twins(_: Path) -> None:
+def twins(_: argparse.Namespace) -> None:
     """How alike one call is to itself through a codec, over all, and whether it is known again."""
     one = opened(RECORDINGS / "lost_phone.opus").channels[0]
     for container, codec, rate, bits in CODECS:
@@ -88,7 +92,7 @@ def twins(_: Path) -> None:
         print(f"{codec:18} {rate:6} Hz {bits or '':6} heard {told}")
 
 
-def leaks(_: Path) -> None:
+def leaks(_: argparse.Namespace) -> None:
     """Seconds of the other side's speech left in, and of one's own lost, by how loud it leaks."""
     left, right = call()
     own = [speech_spans(left), speech_spans(right)]
@@ -107,7 +111,7 @@ def leaks(_: Path) -> None:
             )
 
 
-def plan(_: Path) -> None:
+def plan(_: argparse.Namespace) -> None:
     """Processor seconds for the channels of one hour of a stereo call."""
     left, right = call()
     times = int(3_600 * RATE / len(left)) + 1
@@ -119,7 +123,22 @@ def plan(_: Path) -> None:
         print(f"{name}: {time.process_time() - began_s:.2f} s ({reason})")
 
 
-_TABLES = {"gaps": gaps, "tones": tones, "twins": twins, "leaks": leaks, "plan": plan}
+def cost(given: argparse.Namespace) -> None:
+    """Processor seconds of each part of a survey, and of the whole in the sandbox."""
+    left, right = call()
+    quiet = [line(left, right, 90, 0, 1), line(right, left, 90, 0, 2)]
+    for name, sides in (("nothing leaks", quiet), ("each leaks", leaking(left, right, 25, 20))):
+        parts, whole = survey_cost(sides, given.hours)
+        print(f"{given.hours:g} h, {name}: {whole.outcome}")
+        print("  " + ", ".join(f"{part} {spent_s:.2f} s" for part, spent_s in parts.items()))
+        print(
+            f"  the whole in the sandbox: {whole.cpu_s:.1f} s, {whole.memory_mb:.0f} MB", flush=True
+        )
+
+
+_TABLES = {
+    "gaps": gaps, "tones": tones, "twins": twins, "leaks": leaks, "plan": plan, "cost": cost,
+}  # fmt: skip
 
 
 def opened(path: Path) -> Decoded:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.recording import SAMPLE_RATE_HZ as RATE
-from tests.sounds import Samples, joined, noise, silence  # noqa: F401  bench/sound.py mixes with them
+from tests.sounds import Samples
 
 Sound = NDArray[np.float64]
 """Samples of one channel, of full scale (-1..1)."""
@@ -108,24 +108,24 @@ def hold_music(seconds: float) -> Sound:
     return np.concatenate(bars)[: round(seconds * RATE)]
 
 
-def drums(seconds: float, beats_a_minute: float = 120) -> Sound:
-    """Bursts of noise and a low thump by turns."""
-    beat = round(60 / beats_a_minute * RATE)
+def drums(seconds: float) -> Sound:
+    """Bursts of noise and a low thump by turns, 120 a minute."""
+    beat = RATE // 2
     t = np.arange(beat) / RATE
     snare = white(beat / RATE, -14, seed=1) * np.exp(-18 * t)
     thump = 0.27 * np.sin(2 * np.pi * 70 * t * np.exp(-3 * t)) * np.exp(-9 * t)
     return over(seconds, thump, snare)
 
 
-def modem(seconds: float, seed: int = 1) -> Sound:
+def modem(seconds: float) -> Sound:
     """V.21 channel 2: 300 bits a second between 1650 and 1850 Hz, as a fax answers."""
-    bits = np.random.default_rng(seed).integers(0, 2, round(seconds * 300) + 1)
+    bits = np.random.default_rng(1).integers(0, 2, round(seconds * 300) + 1)
     hz = np.where(bits, 1_650, 1_850)[(np.arange(round(seconds * RATE)) * 300 // RATE)]
     return 0.2 * np.sin(2 * np.pi * np.cumsum(hz) / RATE)
 
 
-def melody(seed: int, seconds: float = 16.0) -> Samples:
-    """A tune by chance: its pace, pitch, timbre, vibrato and decay, half of them with drums."""
+def melody(seed: int) -> Samples:
+    """16 s of a tune by chance: pace, pitch, timbre, vibrato and decay, half of them with drums."""
     r = np.random.default_rng(seed)
     note_s, base_hz = r.choice([0.15, 0.25, 0.4, 0.6, 1.0]), r.choice([110, 165, 220, 330, 440])
     harmonics, vibrato = int(r.integers(1, 12)), r.choice([0, 0.005, 0.02])
@@ -133,7 +133,7 @@ def melody(seed: int, seconds: float = 16.0) -> Samples:
     t = np.arange(round(note_s * RATE)) / RATE
     shape = np.exp(-decay * t) * np.minimum(1, t / 0.01) * np.minimum(1, (note_s - t) / 0.02)
     played = []
-    for _ in range(int(seconds / note_s)):
+    for _ in range(int(16 / note_s)):
         hz = base_hz * 2 ** (r.choice([0, 2, 4, 5, 7, 9, 11, 12]) / 12)
         phase = 2 * np.pi * np.cumsum(hz * (1 + vibrato * np.sin(2 * np.pi * 5.5 * t))) / RATE
         heard = [h for h in range(1, harmonics + 1) if h * hz < 7_500]

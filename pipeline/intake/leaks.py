@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from pipeline.intake.alike import LONGEST_DELAY_S, likeness
+from pipeline.intake.alike import LONGEST_DELAY_S, likeness, product
 from pipeline.intake.decode import Pcm
 from pipeline.recording import SAMPLE_RATE_HZ, Span
 
@@ -111,7 +111,7 @@ def _between_own(span: Span, blocks: list[tuple[int, int]], kinds: Sequence[str]
 def _kind(quiet: Pcm, loud: Pcm, floor: float) -> Literal["own", "leak", "noise"]:
     """What a block of the quiet side is, beside what the loud side had when it leaked."""
     own, other = _energy(quiet), _energy(loud)
-    both = float(np.dot(quiet.astype(np.float64), loud))
+    both = product(quiet.astype(np.float64), loud.astype(np.float64))
     rest = own - both**2 / other if other else own
     hidden = rest <= OWN_OVER_FLOOR * floor * len(quiet)
     if (rest <= OWN_SHARE * own or hidden) and other >= 10 ** (LEAK_DB / 10) * own:
@@ -136,7 +136,7 @@ def _parts(span: Span, step: int) -> list[tuple[int, int]]:
 
 def _energy(pcm: Pcm) -> float:
     heard = pcm.astype(np.float64)
-    return float(np.dot(heard, heard))
+    return product(heard, heard)
 
 
 def _floor(pcm: Pcm) -> float:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.intake.alike import twin_of
+from pipeline.intake.alike import likeness, twin_of
 from pipeline.intake.channels import plan_channels
 from tests.sounds import Samples, joined, noise, silence, tone, voice
 
@@ -130,3 +130,15 @@ def test_two_voices_are_never_taken_for_one(
     customer = joined([silence(3), voice(5, seed=seed, pitch_hz=pitch_hz)])
     sides = [AGENT + late(customer, ms, gain), customer + late(AGENT, ms, gain)]
     assert plan_channels(sides).kept == (0, 1)
+
+
+@pytest.mark.parametrize("start", [0, 4_000, 15_000, 30_000])
+@pytest.mark.parametrize("length", [2_001, 16_000])
+@pytest.mark.parametrize("reach", [7, 4_000])
+def test_likeness_is_the_correlation_at_each_delay(start: int, length: int, reach: int) -> None:
+    one, other = noise(2, seed=1), noise(2, seed=2)
+    stop = min(len(one), start + length)
+    heard = one[start:stop].astype(float)
+    around = np.concatenate((np.zeros(reach), other, np.zeros(reach)))[start : stop + 2 * reach]
+    wanted = np.correlate(around, heard, "valid") / np.sqrt((heard**2).sum() * (around**2).sum())
+    assert likeness(one, other, start, stop, reach) == pytest.approx(wanted, abs=1e-9)
