@@ -28,6 +28,7 @@ from pipeline.errors import BadRequest
 from pipeline.intake.decode import decode
 from pipeline.intake.opening import NamelessFile
 from pipeline.recording import Segment
+from pipeline.transcript.sides import channel_of
 from pipeline.weights import PACKAGED
 from workers.vllm_environment import prepare_environment
 
@@ -144,14 +145,8 @@ def channels_of(sound: Surveyed) -> tuple[tuple[str, ...], list[NDArray[np.float
     finally:
         os.close(fd)
     labels = sound.plan.channels
-    heard = [decoded.channels[_number(label)] for label in labels]
+    heard = [decoded.channels[channel_of(label) or 0] for label in labels]
     return labels, [pcm.astype(np.float32) / 32_768.0 for pcm in heard]
-
-
-def _number(label: str) -> int:
-    """The channel a label of our plan stands for, from 0."""
-    named = {"mono": 0, "left": 0, "right": 1}
-    return named[label] if label in named else int(label.rpartition(" ")[2]) - 1
 
 
 def _checkpoint(model: str, folder: Path) -> Path:

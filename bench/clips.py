@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.sets import PIECES, RECORDINGS, surveyed
+from bench.sets import PIECES, speech
 from pipeline.recording import SAMPLE_BYTES, SAMPLE_RATE_HZ, WINDOW_LIMIT_S, Piece, Plan, Window
 from pipeline.scheduling.work import JOB_S, predicted_work_s
 
@@ -83,15 +83,10 @@ def spoken(lengths_s: Sequence[float], seed: int) -> list[Clip]:
     if max(lengths_s, default=0.0) > WINDOW_LIMIT_S:
         raise ValueError(f"a clip is one window: at most {WINDOW_LIMIT_S:g} s")
     chance = random.Random(seed)
-    speech = np.concatenate([_speech(piece) for piece in PIECES])
+    whole = np.concatenate([speech(piece) for piece in PIECES])
     clips = []
     for number, length_s in enumerate(lengths_s):
         plan = plan_of([length_s])
-        at = chance.randrange(len(speech)) + np.arange(plan.windows[0].sample_count)
-        clips.append(Clip(f"{number:04}", plan, speech.take(at, mode="wrap").tobytes()))
+        at = chance.randrange(len(whole)) + np.arange(plan.windows[0].sample_count)
+        clips.append(Clip(f"{number:04}", plan, whole.take(at, mode="wrap").tobytes()))
     return clips
-
-
-def _speech(piece: str) -> np.ndarray:
-    _, packed = surveyed(RECORDINGS / piece)
-    return np.frombuffer(packed, "<i2")

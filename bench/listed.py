@@ -6,7 +6,7 @@ left. Nothing is quoted: a name may hold anything but a tab and a line's end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,48 +17,75 @@ from pipeline.errors import BadRequest
 class Listed:
     """One line of the list."""
 
-    path: Path
-    said: dict[str, str]
-    """By column asked for."""
+    manifest: Path
     line: int
+    said: dict[str, str]
+    """By column, in small letters."""
+
+    @property
+    def name(self) -> str:
+        """The file's, as listed."""
+        return self.said["name"]
+
+    def file(self) -> Path:
+        """The file itself. Raises `BadRequest` when it is not beside the list."""
+        path = self.manifest.parent / self.name
+        try:
+            if path.is_file():
+                return path
+        except (OSError, ValueError):  # too long a name, or a NUL in it
+            pass
+        raise self.refused(f"there is no file {self.name!r:.200} beside it.")
+
+    def refused(self, why: str) -> BadRequest:
+        """What is wrong with this line, in a sentence that names it."""
+        return BadRequest(f"{self.manifest.name}, line {self.line}: {why}")
 
 
-def read_listed(manifest: Path, columns: Sequence[str]) -> list[Listed]:
-    """The files listed, `name` and `columns` of each.
+def read_listed(manifest: Path, needed: Sequence[str]) -> Iterator[Listed]:
+    """The lines that list a file, in order; none for an empty list.
 
-    Raises `BadRequest`, naming the line, when it cannot be read, lacks a column or a file, or lists
-    nothing.
+    Raises `BadRequest` in a sentence, with the line where there is one, for a list that cannot be
+    read, lacks the column `name` or one that is `needed`, or has a line of another shape.
     """
+    head: list[str] | None = None
+    for at, line in enumerate(_lines(manifest), start=1):
+        if line.startswith("#") or not line.strip():
+            continue
+        cells = line.split("\t")
+        if head is None:
+            head = _head(manifest, cells, ("name", *needed))
+            continue
+        listed = Listed(manifest, at, dict(zip(head, cells, strict=False)))
+        if len(cells) > len(head) or not {"name", *needed} <= listed.said.keys():
+            raise listed.refused(
+                f"{len(cells)} columns, but the first line names {len(head)}. Columns are parted "
+                "by tabs."
+            )
+        if not listed.name.strip():
+            raise listed.refused("the name is empty.")
+        yield listed
+
+
+def _lines(manifest: Path) -> list[str]:
     try:
-        text = manifest.read_bytes().decode("utf-8-sig")
+        # not splitlines: a name or a transcript may hold what else Unicode calls a line's end
+        return manifest.read_text("utf-8-sig").replace("\r\n", "\n").split("\n")
+    except FileNotFoundError:
+        raise BadRequest(f"There is no manifest {manifest}.") from None
     except OSError as error:
-        raise BadRequest(f"{manifest}: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise BadRequest(f"{manifest} is not UTF-8.") from None
-    # by "\n" alone: a name may hold what else Unicode calls the end of a line
-    lines = [(n, line.removesuffix("\r")) for n, line in enumerate(text.split("\n"), 1)]
-    rows = [(n, line.split("\t")) for n, line in lines if line.strip() and line[0] != "#"]
-    if not rows:
-        raise BadRequest(f"{manifest} is empty.")
-    _, names = rows[0]
-    wanted = ("name", *columns)
-    if missing := [name for name in wanted if name not in names]:
-        raise BadRequest(f"{manifest} has no column {missing[0]}; line 1 names the columns.")
-    places = {name: names.index(name) for name in wanted}
-    if not rows[1:]:
-        raise BadRequest(f"{manifest} lists no file.")
-    return [_listed(manifest, number, cells, places) for number, cells in rows[1:]]
+        raise BadRequest(f"The manifest {manifest} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{manifest.name} is not UTF-8 (byte {error.start}).") from None
 
 
-def _listed(manifest: Path, number: int, cells: list[str], places: dict[str, int]) -> Listed:
-    if len(cells) <= max(places.values()):
-        raise BadRequest(f"{manifest}, line {number}: it has {len(cells)} columns, too few.")
-    said = {name: cells[place] for name, place in places.items()}
-    path = manifest.parent / said["name"]
-    try:
-        there = bool(said["name"]) and path.is_file()
-    except (OSError, ValueError):
-        there = False
-    if not there:
-        raise BadRequest(f"{manifest}, line {number}: there is no file {said['name']!r:.200}.")
-    return Listed(path, said, number)
+def _head(manifest: Path, cells: list[str], needed: Sequence[str]) -> list[str]:
+    head = [cell.strip().lower() for cell in cells]
+    for column in needed:
+        if column not in head:
+            raise BadRequest(
+                f"{manifest.name} has no column {column!r}; its first line names {', '.join(head)}."
+            )
+    if twice := {column for column in head if column and head.count(column) > 1}:
+        raise BadRequest(f"{manifest.name} names the column {sorted(twice)[0]!r} twice.")
+    return head

@@ -2,7 +2,7 @@
 
     python -m bench.noise [--models tiny.en,base] [--json]
 
-Each sound of `bench.line_sounds` goes straight to the engine, 30 s and 5 s of it, as if a voice
+Each sound of `bench.tones` goes straight to the engine, 30 s and 5 s of it, as if a voice
 detector had taken all of it for speech; multilingual models hear it in several languages. Then the
 windows of real speech: bench/recordings and the corpus beside the checkout, where it is.
 `undoubted` counts sounds for which words were kept without a doubt, `dropped` windows of speech
@@ -16,26 +16,23 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.line_sounds import MAKERS, line_sound
-from bench.sets import RECORDINGS, surveyed
+from bench.predict import OTHERS, quiet_stdout
+from bench.sets import CORPUS, RECORDINGS, surveyed
+from bench.tones import MAKERS, line_sound
 from pipeline.engine import Heard, Prepared
 from pipeline.errors import FairscribeError
 from pipeline.steps.hear import hear
 from pipeline.weights import find_model
 from workers.vllm_engine import VllmEngine
 
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 LENGTHS_S = (30.0, 5.0)
 LANGUAGES = ("en", "de", "ja", "tr")
 """In which a multilingual model is told the sounds are spoken."""
-SPOKEN = {"lang_de": "de", "lang_fr": "fr", "speech_sr_french": "fr", "speech_linto": "fr"}
-"""Language of a corpus file by the start of its name; the others are English."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +76,8 @@ def speech(languages: tuple[str, ...]) -> Iterator[Case]:
     files = [f for f in sorted(RECORDINGS.iterdir()) if f.suffix != ".json"]
     files += sorted([*CORPUS.glob("speech_*"), *CORPUS.glob("lang_*")])
     for file in files:
-        known = [code for start, code in SPOKEN.items() if file.name.startswith(start)]
-        language = known[0] if known and known[0] in languages else "en"
+        known = OTHERS.get(file.name, "en")
+        language = known if known in languages else "en"
         try:
             plan, packed = surveyed(file)
         except FairscribeError:
@@ -185,8 +182,7 @@ def main() -> None:
     parser.add_argument("--models", default="tiny.en,base")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # vLLM prints there too
+    out = quiet_stdout()
     home = Path(os.environ.get("FAIRSCRIBE_HOME", tempfile.gettempdir())) / "bench-noise"
     told = [asyncio.run(measure(model, home)) for model in asked.models.split(",")]
     text = json.dumps(told, ensure_ascii=False) if asked.json else "\n\n".join(map(table, told))

@@ -16,10 +16,12 @@ from pipeline.engine import FirstToken, Heard, SpeechEngine
 from pipeline.errors import RecordingRefused
 from pipeline.intake.prober import Prober
 from pipeline.recording import SAMPLE_BYTES, Plan, Segment, Window
+from pipeline.transcript.channel_languages import languages_of, speech_by_channel, windows_to_ask
 from pipeline.transcript.merge import merge
 from workers.hear_out import hear_out
 
 LONGEST_S = 4 * 3_600.0
+NOT_ASKED = FirstToken("", 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Answer:
     labels: tuple[str, ...] = ()
     """Of channels, by number."""
     languages: tuple[FirstToken, ...] = ()
-    """What was heard out, by channel."""
+    """What was heard out, by channel; without a language where nothing was."""
     cuts_s: tuple[float, ...] = ()
     """Where one window ended and the next began, in true time."""
     windows: int = 0
@@ -93,15 +95,16 @@ class _Open:
     """A recording while it is heard."""
 
     sound: Surveyed
-    languages: list[FirstToken] = field(default_factory=list)
+    thought: dict[int, FirstToken] = field(default_factory=dict)
+    """By channel: what was heard out; of a channel that says too little, nothing."""
     heard: dict[int, Heard] = field(default_factory=dict)
 
 
 async def hear_all(engine: SpeechEngine, sounds: Sequence[Surveyed]) -> list[Answer]:
     """Hear them all, as many windows at once as the engine has slots.
 
-    Each channel in the language told with the recording, else in the one heard out of its window
-    with most speech; what is heard out is told in both cases.
+    Each channel in the language told with the recording, else in the one heard out, by the worker's
+    rules (`channel_languages`); what is heard out is told in both cases.
     """
     jobs = [_Open(sound) for sound in sounds if sound.plan is not None]
     began_s = time.monotonic()
@@ -109,14 +112,20 @@ async def hear_all(engine: SpeechEngine, sounds: Sequence[Surveyed]) -> list[Ans
 
     async def languages() -> None:
         for job in left:
-            job.languages = await _languages(engine, job.sound)
+            for channel, window in windows_to_ask(_plan(job)).items():
+                job.thought[channel] = await engine.first_token(job.sound.window(window))
 
     await asyncio.gather(*(languages() for _ in range(engine.slots)))
-    units = iter([(job, window) for job in jobs for window in _plan(job).windows])
+    units = iter(
+        [
+            (job, window, language)
+            for job in jobs
+            for window, language in zip(_plan(job).windows, _spoken(job), strict=True)
+        ]
+    )
 
     async def windows() -> None:
-        for job, window in units:
-            language = job.sound.truth.language or job.languages[window.channel].language
+        for job, window, language in units:
             ready = await engine.prepare(job.sound.window(window), language=language)
             shared_s = _plan(job).shared_s(window)
             job.heard[window.index] = await hear_out(engine, ready, window, shared_s)
@@ -129,19 +138,16 @@ async def hear_all(engine: SpeechEngine, sounds: Sequence[Surveyed]) -> list[Ans
     return [replace(one, seconds=seconds * one.windows / whole) for one in found]
 
 
-async def _languages(engine: SpeechEngine, sound: Surveyed) -> list[FirstToken]:
-    """By channel; a channel without speech speaks the first one's."""
-    plan = sound.plan
-    assert plan is not None
-    found: list[FirstToken] = []
-    for channel in range(len(plan.channels)):
-        own = [window for window in plan.windows if window.channel == channel]
-        if own:
-            richest = max(own, key=lambda window: window.speech_s)
-            found.append(await engine.first_token(sound.window(richest)))
-        else:
-            found.append(FirstToken("", 0.0, 1.0))
-    return found
+def _spoken(job: _Open) -> list[str]:
+    """The language to hear each window in."""
+    plan = _plan(job)
+    if told := job.sound.truth.language:
+        return [told] * len(plan.windows)
+    if not job.thought:  # nobody speaks: there is no window
+        return []
+    thought = {n: (first.language, first.language_prob) for n, first in job.thought.items()}
+    _, by_channel = languages_of(thought, speech_by_channel(plan))
+    return [by_channel[window.channel] for window in plan.windows]
 
 
 def _plan(job: _Open) -> Plan:
@@ -154,7 +160,7 @@ def _answer(job: _Open) -> Answer:
     return Answer(
         segments=merge(plan, job.heard),
         labels=plan.channels,
-        languages=tuple(job.languages),
+        languages=tuple(job.thought.get(n, NOT_ASKED) for n in range(len(plan.channels))),
         cuts_s=cuts_of(plan.windows),
         windows=len(plan.windows),
     )

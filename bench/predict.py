@@ -37,7 +37,7 @@ from typing import Any, TextIO
 from bench.demo import throwaway_home
 from bench.foretold import Job, Run, Took, passed, summary, told
 from bench.pipeline import foreign_load
-from bench.sets import Recording, make_set, surveyed
+from bench.sets import CORPUS, Recording, make_set, surveyed
 from pipeline.engine import Prepared, SpeechEngine
 from pipeline.steps.hear import hear
 from pipeline.weights import find_model
@@ -48,7 +48,6 @@ SETS = {"short": 0.35, "calls40": 0.4, "long": 0.25}
 
 SPEECH_S = {"tiny.en": 900.0, "base": 600.0}
 
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 OTHERS = {
     "lang_de_8k.wav": "de",
     "lang_fr_8k.wav": "fr",

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bench.sets import RECORDINGS
+from bench.sets import CORPUS, RECORDINGS
 from tests.reports.files import made
 from tests.sounds import joined, sides, silence, tone, voice, wav
-
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 
 _LARGEST_BYTES = 200_000
 """A larger file costs more time and shows no more of its parser."""

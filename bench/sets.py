@@ -23,6 +23,8 @@ from pipeline.intake.pack import survey
 from pipeline.recording import SAMPLE_RATE_HZ, Plan
 
 RECORDINGS = Path(__file__).parent / "recordings"
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
+"""Recordings that break readers; beside the checkout or nowhere."""
 
 PIECES = ("bill_gsm_8k.wav", "new_address.mp3", "wrong_table.m4a", "lost_phone.opus")
 PIECES += ("browser.webm", "switchboard.aac", "late_flight.ogg", "trunk.ulaw", "hotel.flac")
@@ -57,7 +59,7 @@ class Recording:
 def make_set(name: str, speech_s: float, folder: Path) -> list[Recording]:
     """Recordings of set `name` with about `speech_s` seconds of speech together, under `folder`."""
     said = json.loads((RECORDINGS / "manifest.json").read_text())
-    spoken = {piece: _speech(piece) for piece in PIECES}
+    spoken = {piece: speech(piece) for piece in PIECES}
     chance = random.Random(7)
     made: list[Recording] = []
     total_s = 0.0
@@ -100,7 +102,7 @@ def surveyed(file: Path) -> tuple[Plan, bytes]:
     return plan, packed.getvalue()
 
 
-def _speech(piece: str) -> np.ndarray:
+def speech(piece: str) -> np.ndarray:
     """What is said in a shipped recording, without the silence around it."""
     _, packed = surveyed(RECORDINGS / piece)
     return np.frombuffer(packed, "<i2")

@@ -23,7 +23,7 @@ from av.audio.stream import AudioStream
 
 from bench.sets import RECORDINGS
 from bench.survey_cost import survey_cost
-from bench.tones import NOT_SPEECH, RATE, Samples, joined, melody, noise, silence
+from bench.tones import NOT_SPEECH, RATE, melody
 from pipeline.errors import RecordingRefused
 from pipeline.intake.alike import twin_of
 from pipeline.intake.channels import plan_channels
@@ -32,6 +32,7 @@ from pipeline.intake.leaks import without_leaks
 from pipeline.intake.opening import NamelessFile
 from pipeline.intake.speech import speech_spans
 from pipeline.recording import Span
+from tests.sounds import Samples, joined, noise, silence
 
 LONGEST_S = 3_600.0
 MELODIES = 80

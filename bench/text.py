@@ -43,9 +43,9 @@ from bench.by_hand import ByHand, need_faster_whisper
 from bench.demo import throwaway_home
 from bench.kept import Kept
 from bench.ours import Answer, Surveyed, hear_all, survey_all
-from bench.predict import CORPUS, OTHERS, quiet_stdout
+from bench.predict import OTHERS, quiet_stdout
 from bench.report import report
-from bench.sets import SILENCE, make_set
+from bench.sets import CORPUS, SILENCE, make_set
 from bench.talks import gapless, languages, two_sided
 from bench.text_table import told
 from bench.truths import Skipped, Truth, read_manifest

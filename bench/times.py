@@ -29,7 +29,6 @@ from pipeline.transcript.merge import merge
 
 LENGTH_S = 600.0
 SEEDS = (11, 12, 13)
-RIGHT_S = 0.3
 
 
 def spoken_words(spoken: Spoken) -> list[tuple[str, float, bool]]:

@@ -8,15 +8,12 @@ channel, `[L]` and the words of the left side, `[R]` and those of the right.
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.listed import read_listed
 from pipeline.errors import BadRequest
-
-NEEDED = ("name", "transcript")
 
 SIDES = {"L": "left", "R": "right"}
 _SIDED = re.compile(r"\[([LR])\]([^\[]*)")
@@ -72,15 +69,13 @@ def read_manifest(file: Path) -> tuple[list[Truth], list[Skipped]]:
     """
     truths: list[Truth] = []
     skipped: list[Skipped] = []
-    for at, row in _rows(file):
-        name, words = row["name"], row["transcript"].strip()
-        if not name.strip():
-            raise BadRequest(f"{file.name}, line {at}: the name is empty.")
+    for row in read_listed(file, ("transcript",)):
+        words = row.said["transcript"].strip()
         if why := _unusable(words):
-            skipped.append(Skipped(name, why))
+            skipped.append(Skipped(row.name, why))
             continue
-        language = row.get("language", "").strip() or None
-        truths.append(Truth(name, _beside(file, at, name), said_in(words), language))
+        language = row.said.get("language", "").strip() or None
+        truths.append(Truth(row.name, row.file(), said_in(words), language))
     if not truths:
         raise BadRequest(f"{file.name} has no row with a transcript: there is nothing to compare.")
     return truths, skipped
@@ -104,58 +99,3 @@ def _unusable(words: str) -> str | None:
     if GOES_ON.search(words):
         return "the transcript says that it goes on"
     return None
-
-
-def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each row by column, with its line."""
-    head: Sequence[str] | None = None
-    for at, line in enumerate(_lines(file), start=1):
-        if line.startswith("#") or not line.strip():
-            continue
-        try:
-            cells = next(csv.reader([line], delimiter="\t", quoting=csv.QUOTE_NONE))
-        except csv.Error as error:
-            raise BadRequest(f"{file.name}, line {at}: {error}.") from None
-        if head is None:
-            head = _head(file, cells)
-            continue
-        if len(cells) != len(head):
-            raise BadRequest(
-                f"{file.name}, line {at}: {len(cells)} columns, but the first line names "
-                f"{len(head)}. Columns are parted by tabs."
-            )
-        yield at, dict(zip(head, cells, strict=True))
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        # not splitlines: a transcript may hold separators of Unicode
-        return file.read_text("utf-8-sig").replace("\r\n", "\n").split("\n")
-    except FileNotFoundError:
-        raise BadRequest(f"There is no manifest {file}.") from None
-    except OSError as error:
-        raise BadRequest(f"The manifest {file} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"{file.name} is not UTF-8 (byte {error.start}).") from None
-
-
-def _head(file: Path, cells: list[str]) -> list[str]:
-    head = [cell.strip().lower() for cell in cells]
-    for column in NEEDED:
-        if column not in head:
-            raise BadRequest(
-                f"{file.name} has no column {column!r}; its first line names {', '.join(head)}."
-            )
-    if twice := {column for column in head if column and head.count(column) > 1}:
-        raise BadRequest(f"{file.name} names the column {sorted(twice)[0]!r} twice.")
-    return head
-
-
-def _beside(file: Path, at: int, name: str) -> Path:
-    path = file.parent / name
-    try:
-        if path.is_file():
-            return path
-    except ValueError:  # a NUL in the name
-        pass
-    raise BadRequest(f"{file.name}, line {at}: there is no file {name!r} beside it.")

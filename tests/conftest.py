@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import Engine, text
 
+from bench.sets import CORPUS
+from pipeline.intake.prober import Prober
 from pipeline.parts import Parts, open_parts
 from pipeline.queue.redis_queue import connect
 from pipeline.settings import Settings, read_settings, sqlalchemy_url
@@ -25,8 +27,6 @@ for number, handler in (
 ):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
-
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +72,14 @@ def parts(settings: Settings) -> Iterator[Parts]:
 def store(parts: Parts) -> Engine:
     """An emptied Postgres."""
     return parts.store
+
+
+@pytest.fixture(scope="session")
+def prober() -> Iterator[Prober]:
+    """A sandbox that takes recordings of up to an hour."""
+    sandbox = Prober(max_duration_s=3_600)
+    yield sandbox
+    sandbox.close()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 POISON = 0
 """The token NaN logits decode to ("!")."""
 POISON_COUNT = 3
-"""So many of it and nothing else; repetition detection ends the output there."""
+"""So many of it and nothing else: a poisoned engine says it until it is stopped."""
 
 Likely = Mapping[int, float]
 """Token -> natural logarithm of its probability, for the likeliest tokens at one place."""

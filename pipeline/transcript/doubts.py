@@ -24,7 +24,7 @@ NOBODY = "perhaps nobody speaks"
 PHANTOM = "a phrase that models make up where nobody speaks"
 NOTE = "a sound is described, nothing is said"
 REPEATS = "words repeat"
-CUT_OFF = "the end is missing"
+END_MISSING = "the end is missing"
 TOO_FAST = "more words than anybody says in that time"
 FEW = "words may be missing"
 UNSURE = "the model is unsure of the words"
@@ -157,7 +157,7 @@ def _stuck(heard: Heard) -> str | None:
     ratio = len(packed) / len(zlib.compress(packed))
     if heard.finish == "repetition" or ratio > RATIO_LIMIT or longest_run(text) > RUN_LIMIT:
         return REPEATS
-    return None if heard.finish == "stop" else CUT_OFF
+    return None if heard.finish == "stop" else END_MISSING
 
 
 def _nobody(heard: Heard) -> bool:

@@ -28,14 +28,14 @@ def speakers_of(plan: Plan, given: Sequence[str] | None = None) -> list[str | No
     several = len(plan.channels) > 1
     names: list[str | None] = []
     for label in plan.channels:
-        place = _place(label)
+        place = channel_of(label)
         named = given[place] if given and place is not None and place < len(given) else None
         names.append(named or (label if several else None))
     return names
 
 
-def _place(label: str) -> int | None:
-    """Which channel of the recording that is, from 0; None where it stands for all of them."""
+def channel_of(label: str) -> int | None:
+    """Which channel of the recording a plan's label is, from 0; None where it stands for all."""
     if label in ("left", "right"):
         return ("left", "right").index(label)
     numbered = _NUMBERED.fullmatch(label)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pipeline.engine import Heard
 from pipeline.recording import Plan, Window
-from pipeline.transcript.doubts import CUT_OFF
+from pipeline.transcript.doubts import END_MISSING
 
 KINDS = 4
 """Reasons told one by one; what is rarer is summed up."""
@@ -36,7 +36,7 @@ def _is_sound(window: Window, heard: Mapping[int, Heard]) -> bool:
 
 def doubt_of(answer: Heard) -> str | None:
     """Why its words may not be all, or not have been said; None: no doubt."""
-    return answer.doubt or (None if answer.finish == "stop" else CUT_OFF)
+    return answer.doubt or (None if answer.finish == "stop" else END_MISSING)
 
 
 def told_doubts(heard: Mapping[int, Heard]) -> str | None:

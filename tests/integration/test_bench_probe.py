@@ -28,9 +28,10 @@ def listed(folder: Path, *lines: str) -> Path:
     return write(folder, "list.tsv", ("# a remark\n" + COLUMNS + "\n".join(lines) + "\n").encode())
 
 
-@pytest.fixture
-def report(tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Of two files as they are said to be, and four that are not."""
+    tmp_path = tmp_path_factory.mktemp("listed")
     write(tmp_path, "звонок №1\u2028.wav", wav(tone(4)))
     write(tmp_path, "piped.flac", encoded(noise(3), "flac", "flac"))
     write(tmp_path, "said to be longer.wav", mulaw_wav(tone(4, rate=8_000)))
@@ -84,15 +85,15 @@ def test_where_no_file_goes_a_way_its_time_is_told_as_none(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "is empty"),
-        (b"# only a remark\n", "is empty"),
+        (b"", "lists no file"),
+        (b"# only a remark\n", "lists no file"),
         (COLUMNS.encode(), "lists no file"),
-        (b"name\texpected\nx.wav\tok\n", "no column true_duration_s"),
+        (b"name\texpected\nx.wav\tok\n", "no column 'true_duration_s'"),
         (b"\xff\xfename", "not UTF-8"),
         ((COLUMNS + "gone.wav\t\tok\t1\n").encode(), "line 2: there is no file 'gone.wav'"),
-        ((COLUMNS + "\t\tok\t1\n").encode(), "line 2: there is no file"),
+        ((COLUMNS + "\t\tok\t1\n").encode(), "line 2: the name is empty"),
         ((COLUMNS + "x\0.wav\t\tok\t1\n").encode(), "line 2: there is no file"),
-        ((COLUMNS + "x.wav\tok\n").encode(), "line 2: it has 2 columns"),
+        ((COLUMNS + "x.wav\tok\n").encode(), "line 2: 2 columns, but"),
         ((COLUMNS + "x.wav\t\tfine\t1\n").encode(), "line 2: expected is one of"),
         ((COLUMNS + "x.wav\t\tok\t\n").encode(), "line 2: true_duration_s is a number"),
         ((COLUMNS + "x.wav\t\tok\tnan\n").encode(), "line 2: true_duration_s is a number"),
@@ -122,5 +123,5 @@ def test_the_command_prints_json_alone_and_ends_with_1_where_it_can_do_nothing(
     ran = run(tmp_path / "none.tsv")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.splitlines() == [
-        f"fairscribe bench probe: {tmp_path / 'none.tsv'}: No such file or directory."
+        f"fairscribe bench probe: There is no manifest {tmp_path / 'none.tsv'}."
     ]

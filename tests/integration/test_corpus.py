@@ -10,10 +10,10 @@ import csv
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
+from bench.sets import CORPUS
 from pipeline.errors import (
     DamagedAudio,
     EmptyRecording,
@@ -27,7 +27,6 @@ from pipeline.errors import (
 from pipeline.intake.prober import Prober
 from pipeline.recording import Probe, SurveyReport
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 pytestmark = pytest.mark.skipif(
     not (CORPUS / "manifest.tsv").exists(),
     reason="no audio corpus at ../shared/corpus beside this checkout",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import wave
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
@@ -38,13 +37,6 @@ def tone(seconds: float) -> bytes:
         out.setframerate(8000)
         out.writeframes(bytes(range(256)) * int(seconds * 62.5))
     return file.getvalue()
-
-
-@pytest.fixture(scope="module")
-def prober() -> Iterator[Prober]:
-    sandbox = Prober(max_duration_s=3600)
-    yield sandbox
-    sandbox.close()
 
 
 def accepted(parts: Parts, content: bytes, name: str = "call.wav", **asked: Any) -> str:

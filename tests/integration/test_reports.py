@@ -212,7 +212,8 @@ REPORTS = (
            of_words("known times", lambda words: looped(words.text) <= 2
                     and share_said(SAID[SENTENCES[-1]], words.text[-200:]) >= 0.8), VLLM),
     Report(49, "whisperX#333", "a ring tone of 35 s is no part of what the language is told by",
-           heard_at(lambda: wav(joined([files.ringing(35), said("hotel.flac")])), ("mono",), 34)),
+           heard_at(lambda: wav(joined([files.line("ring Europe", 35), said("hotel.flac")])),
+                    ("mono",), 34)),
     Report(50, "faster-whisper#1179", "names given beforehand are not printed as if said",
            of_words("vocabulary", lambda words: not any(
                name.lower() in words.believed.lower() for name in re.findall(r"\w{5,}", VOCABULARY))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import av
 import numpy as np
@@ -20,13 +20,6 @@ from pipeline.steps.tidy import tidy
 from pipeline.store import jobs, partials, views
 from pipeline.store.session import transaction
 from tests.sounds import Samples, joined, sides, silence, voice, wav
-
-
-@pytest.fixture(scope="module")
-def prober() -> Iterator[Prober]:
-    sandbox = Prober(max_duration_s=3_600)
-    yield sandbox
-    sandbox.close()
 
 
 def granted(parts: Parts, content: bytes, probed_s: float) -> Ticket:
@@ -168,7 +161,7 @@ def test_what_is_wrong_with_the_sound_is_said_in_words(
     assert what_is_wrong(report, probed_s) == told
 
 
-def test_a_header_that_promised_more_is_told_of(parts: Parts, prober: Prober) -> None:
+def test_a_probe_that_promised_more_is_told_of(parts: Parts, prober: Prober) -> None:
     ticket, _ = surveyed(parts, prober, wav(voice(8.0)), 18.3)
     assert degraded(parts, ticket) == "18.3 s were expected and 8.0 s could be decoded"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.line_sounds import MAKERS, line_sound
+from bench.tones import MAKERS, line_sound
 from pipeline.engine import FirstToken, Heard, Prepared
 from pipeline.errors import LanguageUnknown
 from pipeline.steps.hear import hear as guarded

@@ -10,6 +10,8 @@ from typing import Any
 import av
 import numpy as np
 
+from bench.sets import speech
+from bench.tones import MAKERS, pcm
 from tests.sounds import Samples, joined, noise, silence, tone, wav
 
 RATE_HZ = 16_000
@@ -138,26 +140,12 @@ def stereo(left: Samples, right: Samples, rate: int = RATE_HZ) -> bytes:
 @cache
 def said(piece: str) -> Samples:
     """What is said in one of bench/recordings, 16 kHz, without the silence around it."""
-    from bench.sets import _speech
-
-    return _speech(piece)
+    return speech(piece)
 
 
-def ringing(seconds: float) -> Samples:
-    """A European ring tone: 425 Hz, a second on and four off."""
-    t = np.arange(round(seconds * RATE_HZ)) / RATE_HZ
-    return (tone(seconds, 425, level=0.2) * (t % 5 < 1)).astype(np.int16)
-
-
-def hold_music(seconds: float) -> Samples:
-    """Chords of sines that change every second."""
-    chords = ((262, 330, 392), (220, 262, 330), (175, 220, 262), (196, 247, 294))
-    return joined(
-        [
-            sum(tone(1, hz, level=0.06) for hz in chords[second % 4]).astype(np.int16)
-            for second in range(int(seconds))
-        ]
-    )
+def line(name: str, seconds: float) -> Samples:
+    """A sound of a line on which nobody speaks (`bench.tones.MAKERS`)."""
+    return pcm(MAKERS[name](seconds))
 
 
 def louder(samples: Samples, decibels: float) -> Samples:

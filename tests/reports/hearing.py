@@ -14,21 +14,20 @@ from bench.sets import PIECES
 from pipeline.engine import Heard, SpeechEngine
 from pipeline.intake.prober import Prober
 from pipeline.recording import Plan, Segment
-from pipeline.steps.hear import hear
 from pipeline.transcript.merge import merge
 from pipeline.weights import find_model
 from tests.reports.files import (
     RATE_HZ,
     gated,
-    hold_music,
+    line,
     louder,
     made,
     noise,
-    ringing,
     said,
     stereo,
 )
 from tests.sounds import Samples, joined, silence, wav
+from workers.hear_out import hear_out
 from workers.vllm_engine import VllmEngine
 
 APART_S = 50.0
@@ -86,8 +85,8 @@ def sounds() -> dict[str, bytes]:
     return {
         "silence": wav(silence(30)),
         "quiet noise": wav(noise(30, level=0.001)),
-        "hold music, then speech": wav(joined([hold_music(40), said("hotel.flac")])),
-        "ring tone, then speech": wav(joined([ringing(35), said("hotel.flac")])),
+        "hold music, then speech": wav(joined([line("hold music", 40), said("hotel.flac")])),
+        "ring tone, then speech": wav(joined([line("ring Europe", 35), said("hotel.flac")])),
         "noisy and low": wav(noisy.astype(np.int16)),
         "thanks at -50 dB": wav(joined([silence(2), thanks, silence(2)])),
         "two halves": wav(halves),
@@ -136,7 +135,7 @@ async def _words(
         pcm = packed[at : at + 2 * window.sample_count]
         async with free:
             prepared = await engine.prepare(pcm, language="en", vocabulary=vocabulary)
-            return await hear(engine, prepared, window.speech_s)
+            return await hear_out(engine, prepared, window, plan.shared_s(window))
 
     answers = await asyncio.gather(*(one(window.index) for window in plan.windows))
     heard = dict(enumerate(answers))

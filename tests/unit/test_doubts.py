@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.engine import Heard, Utterance
 from pipeline.transcript.doubts import (
-    CUT_OFF,
+    END_MISSING,
     FEW,
     NOBODY,
     NOTE,
@@ -51,7 +51,7 @@ def test_words_nothing_speaks_against_are_believed() -> None:
         (said("no " * 8, finish="repetition", no_speech_prob=0.9), 6.0, "again", REPEATS),
         (said("I am going there. " * 9), 30.0, "again", REPEATS),
         (said("hello " * 9), 9.0, "again", REPEATS),
-        (said("so it goes on and", finish="length"), 3.0, "again", CUT_OFF),
+        (said("so it goes on and", finish="length"), 3.0, "again", END_MISSING),
         # 35 letters in 0.3 s of speech: 20 + 30 * 0.3 = 29 at most
         (said("The difference is that the two are not connected."), 0.3, "again", TOO_FAST),
         (said("ご視聴ありがとうございましたまたおあいしましょう"), 1.0, "again", TOO_FAST),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.tones import NOT_SPEECH, keys
+from bench.tones import NOT_SPEECH, keys, pcm
 from pipeline.intake import speech
 from pipeline.intake.speech import PAD_S, probabilities, speech_spans
 from tests.sounds import Samples, joined, noise, silence, tone, voice
@@ -34,7 +34,7 @@ def test_speech_is_found_after_the_line_has_rung() -> None:
 
 def test_keys_pressed_while_somebody_talks_do_not_hide_the_talk() -> None:
     talk = joined([silence(1), voice(6), silence(1)])
-    pressed = np.resize(keys("4711#", off_s=0.6), len(talk)) // 2
+    pressed = np.resize(pcm(keys("4711#", off_s=0.6)), len(talk)) // 2
     spans = speech_spans((talk + pressed).astype(np.int16))
     assert sum(span.length_s for span in spans) > 5.5
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench.kept import Kept, key_of
-from bench.ours import Answer, Surveyed, cuts_of
+from bench.ours import Answer, Surveyed, cuts_of, hear_all
 from bench.report import report
 from bench.slips import Tally, by_place, interval, slips, tally, timed, together, words_of
+from bench.talks import gapless, longest_pause_s
 from bench.text_table import told
 from bench.truths import Said, Truth, read_manifest, said_in
-from pipeline.engine import FirstToken
+from pipeline.engine import FirstToken, Prepared
 from pipeline.errors import BadRequest
 from pipeline.recording import Piece, Plan, Segment, Window
+from workers.echo_engine import EchoEngine
 
 ROWS = "# made up\nname\tlength\ttranscript\n"
 
@@ -166,6 +170,15 @@ def test_one_text_recorded_often_is_drawn_as_one() -> None:
     assert together(rows) == [Tally(20, 3), Tally(10)]
 
 
+# -- recordings made on the spot ------------------------------------------------------------
+
+
+def test_nobody_pauses_in_gapless_speech_and_its_words_lie_end_to_end(tmp_path: Path) -> None:
+    (talk,) = gapless(tmp_path, files=1, length_s=30.0)
+    assert longest_pause_s(talk.path) <= 0.09
+    assert all(one.end_s == next_.start_s for one, next_ in pairwise(talk.said))
+
+
 # -- cuts and the report --------------------------------------------------------------------
 
 
@@ -181,6 +194,48 @@ def test_a_cut_is_where_two_windows_of_a_channel_meet_overlap_or_leave_a_pause()
     assert cuts_of([window(0, 0, 0.0, 30.0), window(1, 0, 27.0, 30.0, 3.0)]) == (28.5,)
     assert cuts_of([window(0, 0, 0.0, 25.0), window(1, 0, 40.0, 30.0)]) == (25.0, 40.0)
     assert cuts_of([window(0, 0, 0.0, 30.0), window(1, 1, 5.0, 25.0)]) == ()
+
+
+class Noting(EchoEngine):
+    """Thinks of channels what it was given, in turn, and notes the language of each window."""
+
+    def __init__(self, *thinks: FirstToken) -> None:
+        super().__init__(fixed_s=0.0, per_second_s=0.0)
+        self.thinks, self.heard_in = list(thinks), list[str]()
+
+    async def first_token(self, pcm: bytes) -> FirstToken:
+        return self.thinks.pop(0)
+
+    async def prepare(
+        self, pcm: bytes, *, language: str, task: str = "transcribe", vocabulary: str = ""
+    ) -> Prepared:
+        self.heard_in.append(language)
+        return await super().prepare(pcm, language=language)
+
+
+@pytest.mark.parametrize(
+    ("right_s", "right", "heard_in"),
+    [
+        (10.0, FirstToken("de", 0.9, 0.0), ["en", "de"]),
+        (10.0, FirstToken("cy", 0.2, 0.0), ["en", "en"]),  # not sure: the call's
+        (1.0, None, ["en", "en"]),  # says too little to be asked
+    ],
+)
+def test_each_side_is_heard_in_the_language_a_worker_would_hear_it_in(
+    right_s: float, right: FirstToken | None, heard_in: list[str]
+) -> None:
+    windows = (window(0, 0, 0.0, 20.0), window(1, 1, 20.0, right_s))
+    plan = Plan(30.0, 30.0, ("left", "right"), "", windows)
+    call = Surveyed(Truth("call", Path("x"), said_in("Hello.")), plan, bytes(2 * 20 * 16_000))
+    engine = Noting(*[FirstToken("en", 0.9, 0.0), right][: 2 if right else 1])
+
+    async def run() -> list[Answer]:
+        await engine.start()
+        return await hear_all(engine, [call])
+
+    (answer,) = asyncio.run(run())
+    assert sorted(engine.heard_in) == sorted(heard_in)
+    assert [one.language for one in answer.languages] == ["en", right.language if right else ""]
 
 
 def heard(text: str, *more: str) -> Answer:

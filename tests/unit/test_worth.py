@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pipeline.engine import Heard, Utterance
 from pipeline.recording import Channel, Lengths, Piece, Plan, Window
 from pipeline.transcript.document import Spoken, compose
-from pipeline.transcript.worth import CUT_OFF, told_doubts, transcribed_s
+from pipeline.transcript.worth import END_MISSING, told_doubts, transcribed_s
 
 NOBODY = "perhaps nobody speaks"
 REPEATS = "words repeat"
@@ -92,7 +92,7 @@ def test_never_more_is_transcribed_than_was_said_nor_less_than_nothing(
             id="the most frequent first",
         ),
         pytest.param(
-            [heard(finish="length")], f"1 of 1 windows is doubtful: {CUT_OFF} (1)", id="cut off"
+            [heard(finish="length")], f"1 of 1 windows is doubtful: {END_MISSING} (1)", id="cut off"
         ),
         pytest.param(
             [heard(doubt=letter) for letter in "fedcba"],
