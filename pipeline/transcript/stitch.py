@@ -42,8 +42,10 @@ A_LATE_SECOND = 0.25
 UNPAIRED = 0.3
 """What a word without partner takes from the score of those around it..."""
 UNPAIRED_EDGE = 0.15
-"""...and less, for it may be made up, where the overlap begins for the second window or ends for
-the first."""
+"""...and less where the overlap begins for the second window, or ends for the first: what is there
+may be made up..."""
+MADE_UP = 6
+"""...and of so many words at most, for Whisper also makes up whole sentences."""
 UNLIKE = -0.5
 """The score of two words that have nothing in common but their place."""
 EVIDENCE = 0.6
@@ -143,7 +145,7 @@ def _aligned_at(
         apart_s = abs(second[j].at_s - first[i].at_s - lag_s)
         return -FURTHEST_S if apart_s > FURTHEST_S else alike[i][j] - A_SECOND * apart_s
 
-    scores = [[-UNPAIRED_EDGE * j for j in range(len(second) + 1)] for _ in range(len(first) + 1)]
+    scores = [[_edge(j) for j in range(len(second) + 1)] for _ in range(len(first) + 1)]
     steps = [[(0, 0)] * (len(second) + 1) for _ in range(len(first) + 1)]
     best, end = 0.0, (0, 0)
     for i in range(1, len(first) + 1):
@@ -154,7 +156,7 @@ def _aligned_at(
                 (scores[i][j - 1] - UNPAIRED, (0, 1)),
                 (scores[i - 1][j - 1] + likeness(i - 1, j - 1), (1, 1)),
             )
-            score = scores[i][j] - UNPAIRED_EDGE * (len(first) - i)
+            score = scores[i][j] + _edge(len(first) - i)
             if score >= best:
                 best, end = score, (i, j)
     pairs: list[tuple[int, int]] = []
@@ -164,6 +166,11 @@ def _aligned_at(
             pairs.append((i - 1, j - 1))
         i, j = i - steps[i][j][0], j - steps[i][j][1]
     return best - A_LATE_SECOND * abs(lag_s), pairs[::-1]
+
+
+def _edge(unpaired: int) -> float:
+    """What so many words without partner at an inner edge add to a score."""
+    return -UNPAIRED_EDGE * min(unpaired, MADE_UP)
 
 
 def _alike(one: str, other: str) -> float:

@@ -108,3 +108,21 @@ def test_the_second_window_skipped_more_than_the_overlap() -> None:
     )
     text = joined((0.0, 23.945, before), (0.0, 26.985, after), 4.455)
     assert folded(text) == folded(f"{before} {after}")
+
+
+def test_a_sentence_that_the_second_window_made_up_does_not_hide_what_both_heard() -> None:
+    """Thirty words in its first 3 s, of another part of the call; the last two are right."""
+    before = (
+        "I would like to change the address on my account, I ordered a black table to write one "
+        "was delivered."
+    )
+    made_up = (
+        "I'm going to give you how the money will be back in your bank account after three days. "
+        "We are sorry for the trouble and we will correct 1 was delivered."
+    )
+    first = Window(0, 0, 0, round(6.5 * SAMPLE_RATE_HZ), (Piece(0.0, 0.0, 6.5),))
+    second = Window(1, 0, 0, round(6.5 * SAMPLE_RATE_HZ), (Piece(0.0, 2.42, 6.5),), 4.08)
+    after = [Utterance(0.0, 3.7, made_up), Utterance(3.7, 6.52, "The train to the city leaves.")]
+    left, right = stitch([Utterance(0.0, 6.5, before)], first, after, second)
+    text = " ".join(said.text for said in (*left, *right))
+    assert folded(text) == folded(f"{before} The train to the city leaves.")
