@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.engine import Heard, Prepared, Utterance
 from pipeline.steps.hear import TRIES, hear
-from pipeline.transcript.doubts import ECHO, NOBODY, REPEATS, UNSURE
+from pipeline.transcript.doubts import ECHO, FEW, NOBODY, REPEATS, UNSURE
 from workers.echo_engine import EchoEngine
 
 VOCABULARY = "Quantix, Velotron, Fairscribe"
@@ -133,3 +133,35 @@ def test_a_loop_under_a_vocabulary_is_bounded_like_any_other() -> None:
 def test_a_window_without_words_stays_without(vocabulary: str) -> None:
     answer = Saying(heard("")).be_heard(vocabulary=vocabulary)
     assert (answer.utterances, answer.doubt) == ((), None)
+
+
+BEFORE = heard("higher than the bill of the month before.", mean_logprob=-0.38)
+"""For 18.6 s of speech, by tiny.en; at temperature 0.4 the same window has the words after it."""
+ALL = heard(
+    "Higher than the bill of the month before. Please bring your passport and a letter from your "
+    "bank. Please keep the box. Because the driver will collect it on Friday.",
+    mean_logprob=-0.30,
+)
+
+
+def test_a_window_that_stops_after_a_sentence_is_heard_once_more() -> None:
+    engine = Saying(BEFORE, ALL)
+    answer = engine.be_heard(18.6)
+    assert (answer.text, answer.doubt, answer.tokens) == (ALL.text, None, 20)
+    assert engine.asked == [(0.0, ""), (0.4, "")]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [BEFORE, replace(ALL, mean_logprob=-0.6), replace(ALL, no_speech_prob=0.7), stuck(), heard("")],
+    ids=["no more", "less sure", "perhaps nobody", "a loop", "nothing"],
+)
+def test_few_words_stay_with_their_doubt_where_more_are_not_beyond_doubt(again: Heard) -> None:
+    answer = Saying(BEFORE, again).be_heard(18.6)
+    assert (answer.text, answer.doubt) == (BEFORE.text, FEW)
+
+
+def test_few_words_under_a_vocabulary_are_tried_within_the_bound() -> None:
+    engine = Saying(BEFORE)
+    assert engine.be_heard(18.6, VOCABULARY).doubt == FEW
+    assert len(engine.asked) == TRIES
