@@ -36,6 +36,7 @@ from pipeline.errors import (
 from pipeline.intake import prober as prober_module
 from pipeline.intake.jail import landlock_abi
 from pipeline.intake.prober import Prober
+from pipeline.intake.reading import Reading
 from tests.sounds import joined, mulaw_wav, silence, tone, voice, wav, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -194,6 +195,33 @@ def test_a_request_in_flight_survives_the_end_of_its_server(tmp_path: Path) -> N
         assert plan.duration_s == pytest.approx(480.0)
         assert os.fstat(out).st_size == 2 * sum(w.sample_count for w in plan.windows)
     assert gone(pid)
+    own.close()
+
+
+def test_a_survey_that_is_called_off_ends_at_once_and_costs_no_other(tmp_path: Path) -> None:
+    own, reading, late = Prober(), Reading(), Reading()
+    with opened(tmp_path, wav(np.tile(CALL, 40))) as fd, packed(tmp_path) as out:
+        own.probe(fd, "call.wav")
+        assert idle(own.server_pid)
+
+        def stop_it() -> None:
+            while not (children := children_of(own.server_pid)):
+                time.sleep(0.002)
+            os.kill(children[0], signal.SIGSTOP)  # it would read for ever
+            reading.call_off()
+
+        stopping = threading.Thread(target=stop_it)
+        stopping.start()
+        with pytest.raises(PartDown, match="called off"):
+            own.survey(fd, out, "call.wav", "", reading)
+        stopping.join()
+        assert idle(own.server_pid)
+        # one called off before it began ends the same way
+        late.call_off()
+        with pytest.raises(PartDown, match="called off"):
+            own.survey(fd, out, "call.wav", "", late)
+        assert idle(own.server_pid)
+        assert own.survey(fd, out, "call.wav").plan.duration_s == pytest.approx(480.0)
     own.close()
 
 
