@@ -33,6 +33,9 @@ _PATIENCE_S = 60.0
 """Beyond a request's own wall clock: the server's start, on a machine with no time to spare."""
 
 _EXHAUSTED = {signal.SIGALRM, signal.SIGXCPU, signal.SIGXFSZ, signal.SIGKILL}
+_KILLED = {"died": signal.SIGKILL}
+"""By the kernel, which had no memory left for anybody, or by a person: the file's fault only if it
+happens again."""
 _STOPPED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """Somebody ended the child from outside: says nothing about the file."""
 
@@ -118,11 +121,11 @@ class Prober:
         request = {"verb": verb, "limits": limits.to_json(), "arguments": arguments}
         message = json.dumps(request).encode()
         closings = self._closings
-        for _ in range(2):
+        for last in (False, True):
             answer = self._current().ask(message, fds, limits.wall_s + _PATIENCE_S, reading)
             if reading.called_off:
                 raise PartDown("The reading of this file was called off.")
-            if answer is not None:
+            if answer is not None and (last or answer != _KILLED):
                 return _accepted(answer)
             if self._closings != closings:
                 raise PartDown("The audio reader was closed while it read this file.")

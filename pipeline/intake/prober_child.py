@@ -66,6 +66,8 @@ class Child:
     reply: socket.socket
     deadline_s: float
     """Monotonic time at which it is killed."""
+    overdue: bool = False
+    """It was."""
 
 
 class Server:
@@ -123,14 +125,17 @@ class Server:
             self._selector.unregister(child.reply)
         os.close(child.pidfd)
         _, status = os.waitpid(child.pid, 0)
+        # the alarm it disarmed, so that nobody takes the kill for one from outside
+        died = signal.SIGALRM if child.overdue else status & 0x7F
         with child.reply, suppress(OSError):  # the asker may have gone, or never read
             child.reply.setblocking(False)
-            child.reply.sendall(b'\n{"died": %d}\n' % (status & 0x7F))
+            child.reply.sendall(b'\n{"died": %d}\n' % died)
 
     def _kill_overdue(self) -> None:
         now_s = time.monotonic()
         for child in self._children.values():
             if now_s > child.deadline_s:
+                child.overdue = True
                 os.kill(child.pid, signal.SIGKILL)
 
 
