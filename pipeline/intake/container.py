@@ -21,6 +21,7 @@ from av.packet import Packet
 from pipeline.errors import NoSamples, TooLong
 from pipeline.intake.claims import claimed_s
 from pipeline.intake.decode import count
+from pipeline.intake.gaps import LONGEST_GAP_S
 from pipeline.intake.headers import Header, Unproven, read_header
 from pipeline.intake.opening import NamelessFile, Source, look, open_audio
 from pipeline.intake.raw import RawForm
@@ -51,11 +52,16 @@ def _measure(file: NamelessFile, file_name: str, max_duration_s: float, raw_form
         return _from_header(file, kind)
     except Unproven as doubt:
         reason = str(doubt)
+    plays_s = 0.0
     try:
         found, header_s = _from_scan(file, max_duration_s, reason)
     except Unproven as doubt:
         found, header_s = _from_decode(file, max_duration_s, f"{reason}; {doubt}")
-    return replace(found, claimed_s=claimed_s(file, kind, found.duration_s, header_s))
+        # packets missing in the middle are silence to the survey, and cut nothing off
+        if isinstance(doubt, _Apart) and doubt.span_s <= found.duration_s + LONGEST_GAP_S:
+            plays_s = doubt.span_s
+    there_s = max(found.duration_s, plays_s)
+    return replace(found, claimed_s=claimed_s(file, kind, there_s, header_s))
 
 
 def _as_declared(file: NamelessFile, raw: RawForm) -> Probe:
@@ -117,6 +123,14 @@ def _from_scan(
         return _described(source, walk.agreed_s(), "scan", reason)
 
 
+class _Apart(Unproven):
+    """Packets last `sum_s` together, and `span_s` from the first to the last."""
+
+    def __init__(self, sum_s: float, span_s: float) -> None:
+        super().__init__(f"packets sum to {sum_s:.1f} s but span {span_s:.1f} s")
+        self.span_s = span_s
+
+
 class _Walk:
     """Two lengths from one walk over the packets: the sum of durations, and the span of times.
 
@@ -163,7 +177,7 @@ class _Walk:
         if len(self._rates) > 1:
             raise Unproven("the sample rate changes")
         if abs(span_s - self.sum_s) > max(0.1 * self.sum_s, 1.0):
-            raise Unproven(f"packets sum to {self.sum_s:.1f} s but span {span_s:.1f} s")
+            raise _Apart(self.sum_s, span_s)
         return max(self.sum_s, span_s)
 
 

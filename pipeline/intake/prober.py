@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from pipeline.errors import LimitExceeded, ParserCrashed, PartDown, refusal
 from pipeline.intake.jail import Limits
+from pipeline.intake.reading import Reading
 from pipeline.recording import SAMPLE_RATE_HZ, Plan, Probe, Span, SurveyReport
 
 Value = TypeVar("Value")
@@ -32,6 +33,9 @@ _PATIENCE_S = 60.0
 """Beyond a request's own wall clock: the server's start, on a machine with no time to spare."""
 
 _EXHAUSTED = {signal.SIGALRM, signal.SIGXCPU, signal.SIGXFSZ, signal.SIGKILL}
+_KILLED = {"died": signal.SIGKILL}
+"""By the kernel, which had no memory left for anybody, or by a person: the file's fault only if it
+happens again."""
 _STOPPED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """Somebody ended the child from outside: says nothing about the file."""
 
@@ -73,15 +77,24 @@ class Prober:
         headerless telephony, and nothing else. Raises RecordingRefused, or PartDown when the
         sandbox itself fails.
         """
-        asked = self._ask("probe", [fd], file_name, raw_format)
+        asked = self._ask("probe", [fd], file_name, raw_format, Reading())
         return _read(asked, lambda raw: Probe(**raw))
 
-    def survey(self, fd: int, out_fd: int, file_name: str, raw_format: str = "") -> SurveyReport:
+    def survey(
+        self,
+        fd: int,
+        out_fd: int,
+        file_name: str,
+        raw_format: str = "",
+        reading: Reading | None = None,
+    ) -> SurveyReport:
         """Plan the recording open at `fd`; write its packed speech to `out_fd`, from its start.
 
-        `out_fd` must be open for writing; it is emptied first. Raises as `probe` does.
+        `out_fd` must be open for writing; it is emptied first. Raises as `probe` does, and
+        PartDown when `reading` is called off.
         """
-        return _read(self._ask("survey", [fd, out_fd], file_name, raw_format), _report)
+        asked = self._ask("survey", [fd, out_fd], file_name, raw_format, reading or Reading())
+        return _read(asked, _report)
 
     @property
     def server_pid(self) -> int:
@@ -96,7 +109,9 @@ class Prober:
                 self._server.close()
             self._server = None
 
-    def _ask(self, verb: str, fds: list[int], file_name: str, raw_format: str) -> dict[str, Any]:
+    def _ask(
+        self, verb: str, fds: list[int], file_name: str, raw_format: str, reading: Reading
+    ) -> dict[str, Any]:
         limits = self._limits[verb]
         arguments = {
             "file_name": file_name[-1_000:],  # only its end counts; a request is one datagram
@@ -106,9 +121,11 @@ class Prober:
         request = {"verb": verb, "limits": limits.to_json(), "arguments": arguments}
         message = json.dumps(request).encode()
         closings = self._closings
-        for _ in range(2):
-            answer = self._current().ask(message, fds, limits.wall_s + _PATIENCE_S)
-            if answer is not None:
+        for last in (False, True):
+            answer = self._current().ask(message, fds, limits.wall_s + _PATIENCE_S, reading)
+            if reading.called_off:
+                raise PartDown("The reading of this file was called off.")
+            if answer is not None and (last or answer != _KILLED):
                 return _accepted(answer)
             if self._closings != closings:
                 raise PartDown("The audio reader was closed while it read this file.")
@@ -200,10 +217,14 @@ class _Server:
         ours = self._owner_pid == os.getpid()
         return ours and self._process is not None and self._process.returncode is None
 
-    def ask(self, message: bytes, fds: list[int], patience_s: float) -> dict[str, Any] | None:
-        """Send a request and wait for its answer; None when the server died meanwhile."""
+    def ask(
+        self, message: bytes, fds: list[int], patience_s: float, reading: Reading
+    ) -> dict[str, Any] | None:
+        """Send a request and wait for its answer; None when the server died meanwhile, or the
+        reading was called off.
+        """
         reply, theirs = socket.socketpair()
-        with reply:
+        with reply, reading.over(reply):
             with theirs:
                 try:
                     socket.send_fds(self._requests, [message], [theirs.fileno(), *fds])
@@ -216,7 +237,7 @@ class _Server:
             except TimeoutError:
                 self._kill()  # it holds to no clock any more; the next request starts another
                 raise LimitExceeded from None
-        if answer is None and not self._ended():
+        if answer is None and not reading.called_off and not self._ended():
             return {"died": 0}  # it filled the reply with so much that the death did not fit in
         return answer
 

@@ -7,9 +7,9 @@ writes one line of JSON to the reply socket:
 
     {"ok": {...}}    or    {"refused": code, "message": text}
 
-When the child is gone this process adds {"died": signal} (0: it left by itself), which counts where
-no answer came before. It has one thread (or forking would not be safe), holds no secret (its
-environment is made for it), and ends with its parent.
+A child whose asker hangs up is killed. When it is gone this process adds {"died": signal} (0: it
+left by itself), which counts where no answer came before. It has one thread (or forking would not
+be safe), holds no secret (its environment is made for it), and ends with its parent.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Child:
     reply: socket.socket
     deadline_s: float
     """Monotonic time at which it is killed."""
+    overdue: bool = False
+    """It was."""
 
 
 class Server:
@@ -81,10 +83,16 @@ class Server:
         """Serve until the other end of the request socket is closed."""
         while True:
             for key, _ in self._selector.select(timeout=1.0 if self._children else None):
-                if key.fileobj is not self._requests:
+                child: Child | None = key.data
+                if child is None:
+                    if not self._accept():
+                        return
+                elif self._children.get(child.pidfd) is not child:
+                    continue  # it was reaped a moment ago
+                elif key.fd == child.pidfd:
                     self._reap(self._children.pop(key.fd))
-                elif not self._accept():
-                    return
+                else:
+                    self._stop(child)
             self._kill_overdue()
 
     def _accept(self) -> bool:
@@ -102,21 +110,32 @@ class Server:
         for fd in fds[READ:]:
             os.close(fd)
         self._children[child.pidfd] = child
-        self._selector.register(child.pidfd, selectors.EVENT_READ)
+        self._selector.register(child.pidfd, selectors.EVENT_READ, child)
+        self._selector.register(child.reply, selectors.EVENT_READ, child)
         return True
+
+    def _stop(self, child: Child) -> None:
+        """Whoever asked says nothing more, so this is the end: nobody waits for the answer."""
+        self._selector.unregister(child.reply)
+        os.kill(child.pid, signal.SIGKILL)
 
     def _reap(self, child: Child) -> None:
         self._selector.unregister(child.pidfd)
+        with suppress(KeyError):  # see `_stop`
+            self._selector.unregister(child.reply)
         os.close(child.pidfd)
         _, status = os.waitpid(child.pid, 0)
+        # the alarm it disarmed, so that nobody takes the kill for one from outside
+        died = signal.SIGALRM if child.overdue else status & 0x7F
         with child.reply, suppress(OSError):  # the asker may have gone, or never read
             child.reply.setblocking(False)
-            child.reply.sendall(b'\n{"died": %d}\n' % (status & 0x7F))
+            child.reply.sendall(b'\n{"died": %d}\n' % died)
 
     def _kill_overdue(self) -> None:
         now_s = time.monotonic()
         for child in self._children.values():
             if now_s > child.deadline_s:
+                child.overdue = True
                 os.kill(child.pid, signal.SIGKILL)
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 
 from pipeline.errors import LeaseLost
 from pipeline.intake.prober import Prober
+from pipeline.intake.reading import Reading
 from pipeline.intake.storage import Storage
 from pipeline.job import AUTO, Ticket
 from pipeline.queue.redis_queue import RedisQueue
@@ -48,15 +49,17 @@ class Packed:
     artefact_key: str
 
 
-def pack(storage: Storage, prober: Prober, ticket: Ticket) -> Packed:
+def pack(
+    storage: Storage, prober: Prober, ticket: Ticket, reading: Reading | None = None
+) -> Packed:
     """Decode one recording and store its packed speech.
 
     Raises `RecordingRefused` when it is not sound after all, `PartDown` when storage does not
-    answer.
+    answer or `reading` is called off.
     """
     # a key of its own for each run: one whose commit went through unheard keeps its artefact
     artefact_key = f"packed/{ticket.job_id}-{ticket.attempt}-{uuid4().hex[:8]}"
-    return Packed(_decode(storage, prober, ticket, artefact_key), artefact_key)
+    return Packed(_decode(storage, prober, ticket, artefact_key, reading), artefact_key)
 
 
 def commit(
@@ -93,13 +96,16 @@ def _was_kept(store: Engine, ticket: Ticket, artefact_key: str) -> bool:
     return found is not None and found[1] == artefact_key
 
 
-def _decode(storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str) -> SurveyReport:
+def _decode(
+    storage: Storage, prober: Prober, ticket: Ticket, artefact_key: str, reading: Reading | None
+) -> SurveyReport:
     fd = storage.open_fd(ticket.storage_key)
     try:
         # A file without a name: a worker that is killed leaves no speech of anybody lying about.
         with tempfile.TemporaryFile(buffering=0) as packed:
             raw_format = ticket.options.get("raw_format", "")
-            report = prober.survey(fd, packed.fileno(), ticket.file_name, raw_format)
+            out_fd, name = packed.fileno(), ticket.file_name
+            report = prober.survey(fd, out_fd, name, raw_format, reading)
             if report.plan.windows:
                 packed.seek(0)
                 storage.put(artefact_key, iter(partial(packed.read, CHUNK_BYTES), b""), sys.maxsize)

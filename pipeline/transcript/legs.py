@@ -67,8 +67,10 @@ def read_place(metadata: Mapping[str, Any], file_name: str = "") -> Place | None
         return None
     if not isinstance(call_id, str) or not 1 <= len(call_id) <= CALL_ID_LIMIT:
         raise BadRequest(f"call_id is a text of 1 to {CALL_ID_LIMIT} characters.")
-    if call_id in (".", ".."):
+    if call_id in (".", "..") or call_id.endswith("/transcript"):
         raise BadRequest(f"A call_id cannot be {call_id}: no address could name it.")
+    if any(unicodedata.category(letter) == "Cc" for letter in call_id):
+        raise BadRequest("call_id holds a control character, which no address could name.")
     if label is not None and not _is_label(label):
         raise BadRequest(
             f"leg is a text of 1 to {LABEL_LIMIT} characters without control characters."

@@ -26,7 +26,8 @@ def transcribed_s(plan: Plan, heard: Mapping[int, Heard]) -> float:
             shared_s = window.overlap_s if before.get(window.channel) else 0.0
             total_s += max(0.0, window.speech_s - shared_s)
         before[window.channel] = sound
-    return round(total_s, 3)
+    # cuts fall on whole samples, so that many of them may sum up to a moment more than there is
+    return round(min(total_s, plan.speech_s), 3)
 
 
 def _is_sound(window: Window, heard: Mapping[int, Heard]) -> bool:

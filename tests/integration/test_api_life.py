@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import psutil
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
@@ -241,6 +243,26 @@ def test_a_job_ended_while_it_is_surveyed_leaves_no_packed_speech(
     assert left is None or left.state is State.CANCELLED
     assert [key for key in stored(parts) if key.startswith("packed/")] == []
     assert rows(parts)["plans"] == 0
+
+
+@pytest.mark.parametrize("end", ENDS, ids=["cancel", "delete"])
+def test_a_job_ended_while_its_recording_is_read_is_read_no_further(
+    api: TestClient, parts: Parts, end: End
+) -> None:
+    work = SurveyWork(parts)
+    upload = Upload("long.wav", [sounds.wav(np.tile(sounds.voice(10.0), 60))])
+    job_id = accept(parts.store, parts.storage, upload, 10**9).job_id
+    sandbox = work._prober
+    probe(parts.store, parts.storage, sandbox, parts.queues[SURVEY.name], job_id, "en")
+    server = psutil.Process(sandbox.server_pid)
+    eventually(lambda: not server.children())
+    with pulling(parts, work=work):
+        (child,) = eventually(server.children)
+        child.suspend()  # it would read for ever
+        end(api, job_id)
+        eventually(lambda: not server.children(), 5)
+        eventually(lambda: waiting(parts) == 0)
+    assert [key for key in stored(parts) if key.startswith("packed/")] == []
 
 
 def test_a_job_cancelled_in_the_middle_is_retried_and_hears_only_the_rest(

@@ -36,6 +36,7 @@ from pipeline.errors import (
 from pipeline.intake import prober as prober_module
 from pipeline.intake.jail import landlock_abi
 from pipeline.intake.prober import Prober
+from pipeline.intake.reading import Reading
 from tests.sounds import joined, mulaw_wav, silence, tone, voice, wav, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,6 +198,52 @@ def test_a_request_in_flight_survives_the_end_of_its_server(tmp_path: Path) -> N
     own.close()
 
 
+def test_a_child_that_was_killed_once_costs_its_recording_nothing(tmp_path: Path) -> None:
+    # as the kernel kills whom it likes, when memory is short for all
+    own = Prober()
+    with opened(tmp_path, wav(np.tile(CALL, 40))) as fd, packed(tmp_path) as out:
+        own.probe(fd, "call.wav")
+        assert idle(own.server_pid)
+
+        def kill_it() -> None:
+            while not (children := children_of(own.server_pid)):
+                time.sleep(0.002)
+            os.kill(children[0], signal.SIGKILL)
+
+        killing = threading.Thread(target=kill_it)
+        killing.start()
+        assert own.survey(fd, out, "call.wav").plan.duration_s == pytest.approx(480.0)
+        killing.join()
+    own.close()
+
+
+def test_a_survey_that_is_called_off_ends_at_once_and_costs_no_other(tmp_path: Path) -> None:
+    own, reading, late = Prober(), Reading(), Reading()
+    with opened(tmp_path, wav(np.tile(CALL, 40))) as fd, packed(tmp_path) as out:
+        own.probe(fd, "call.wav")
+        assert idle(own.server_pid)
+
+        def stop_it() -> None:
+            while not (children := children_of(own.server_pid)):
+                time.sleep(0.002)
+            os.kill(children[0], signal.SIGSTOP)  # it would read for ever
+            reading.call_off()
+
+        stopping = threading.Thread(target=stop_it)
+        stopping.start()
+        with pytest.raises(PartDown, match="called off"):
+            own.survey(fd, out, "call.wav", "", reading)
+        stopping.join()
+        assert idle(own.server_pid)
+        # one called off before it began ends the same way
+        late.call_off()
+        with pytest.raises(PartDown, match="called off"):
+            own.survey(fd, out, "call.wav", "", late)
+        assert idle(own.server_pid)
+        assert own.survey(fd, out, "call.wav").plan.duration_s == pytest.approx(480.0)
+    own.close()
+
+
 def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
     own = Prober()
     with opened(tmp_path, wav(CALL)) as fd:
@@ -316,6 +363,7 @@ def misbehaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         ("signal.setitimer(signal.ITIMER_REAL, 0); time.sleep(60)", LimitExceeded),
         ("raise OSError(28, 'No space left on device')", PartDown),
         ("os.kill(os.getpid(), signal.SIGTERM)", PartDown),
+        ("os.kill(os.getpid(), signal.SIGKILL)", LimitExceeded),  # again and again
         ("os.write(fds[0], b'x' * 100_000); os._exit(0)", ParserCrashed),
         ("pass", ParserCrashed),  # an answer that is no probe
         ("os.write(fds[0], b'{broken'); os.abort()", ParserCrashed),

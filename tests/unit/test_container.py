@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import tracemalloc
@@ -264,6 +265,30 @@ def test_a_header_that_claims_no_more_than_is_there_is_told_of_nothing(
 ) -> None:
     assert look(content).claimed_s is None
     assert look(content).cut_off is None
+
+
+def silent_from_the_middle(gap_s: float) -> bytes:
+    """Ten seconds of WebM, the second half of which plays so much later; its header knows it."""
+    out = io.BytesIO()
+    with av.open(io.BytesIO(WEBM)) as given, av.open(out, "w", format="webm") as file:
+        stream = file.add_stream_from_template(given.streams.audio[0])
+        for packet in given.demux(given.streams.audio[0]):
+            if packet.pts is None or packet.time_base is None:
+                continue
+            if packet.pts * packet.time_base > 5:
+                packet.pts = packet.dts = packet.pts + int(gap_s / packet.time_base)
+            packet.stream = stream
+            file.mux(packet)
+    return out.getvalue()
+
+
+def test_a_gap_that_is_filled_with_silence_cuts_nothing_off(look: Look) -> None:
+    found = look(silent_from_the_middle(60))
+    assert found.duration_s == pytest.approx(10, abs=0.1)
+    assert "span 70" in found.reason
+    assert found.cut_off is None
+    # no silence is put in for longer than an hour: what the header claims is missing
+    assert "claims 3710" in str(look(silent_from_the_middle(3_700)).cut_off)
 
 
 def test_where_a_packet_does_not_decode_every_sample_is_counted(look: Look) -> None:

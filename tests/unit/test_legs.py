@@ -187,6 +187,7 @@ def test_metadata_tells_the_call_the_leg_and_when_it_begins(
             {"call_id": given}
             for given in (7, "", ".", "..", ["7"], "x" * (CALL_ID_LIMIT + 1), True)
         ),
+        *({"call_id": given} for given in ("a/transcript", "a\nb", "a\x85")),
         *({"leg": given} for given in (7, "", "  ", ["a"], "x" * 41, "a\nb", "a\0", "\u202eab")),
         *({"leg_offset_s": given} for given in ("soon", "", "1:30", True, [1], {}, -0.1)),
         *({"leg_offset_s": given} for given in (OFFSET_LIMIT_S + 1, "inf", "nan", float("nan"))),

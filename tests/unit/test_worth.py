@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,8 @@ def window(
 
 
 def plan(*windows: Window, channels: tuple[str, ...] = ("mono",)) -> Plan:
-    return Plan(60.0, 20.0, channels, "as it is", windows)
+    speech_s = sum(window.speech_s for window in windows)
+    return Plan(60.0, speech_s, channels, "as it is", windows)
 
 
 def heard(text: str = "Hello.", doubt: str | None = None, finish: str = "stop") -> Heard:
@@ -64,6 +67,11 @@ def test_windows_share_nothing_with_those_of_the_other_side() -> None:
     windows = [window(0), window(1, channel=1), window(2, overlap_s=2.0)]
     both = plan(*windows, channels=("left", "right"))
     assert transcribed_s(both, {n: heard() for n in range(3)}) == 28.0
+
+
+def test_windows_cut_at_whole_samples_are_no_more_than_the_speech_they_were_cut_of() -> None:
+    cut = plan(window(0, speech_s=10.0004), window(1, speech_s=10.0004))
+    assert transcribed_s(replace(cut, speech_s=20.0), {0: heard(), 1: heard()}) == 20.0
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0, 5), st.booleans()), max_size=20))
