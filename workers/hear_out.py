@@ -14,6 +14,7 @@ from dataclasses import replace
 from pipeline.engine import Heard, Prepared, SpeechEngine
 from pipeline.recording import SAMPLE_BYTES, SAMPLE_RATE_HZ, Window
 from pipeline.steps.hear import hear
+from pipeline.transcript.doubts import FEW, is_scant
 from pipeline.transcript.words import speech_s
 
 LEFT_S = 1.0
@@ -44,12 +45,15 @@ async def hear_out(
         vocabulary=prepared.vocabulary,
     )
     left_s = speech_s(window.pieces, from_s, window.length_s)
-    return _joined(heard, await hear(engine, again, left_s), from_s)
+    joined = _joined(heard, await hear(engine, again, left_s), from_s)
+    few = heard.doubt is not None and is_scant(joined, window.speech_s)
+    return replace(joined, doubt=FEW if few else None)
 
 
 def _unheard_from_s(heard: Heard, window: Window, shared_s: float) -> float | None:
     """Where the speech begins that has no words, seconds of the window; None when all has."""
-    if heard.finish != "stop" or not heard.utterances or heard.doubt is not None:
+    # too few words is no reason to doubt the others, and what is missing may be the end
+    if heard.finish != "stop" or not heard.utterances or heard.doubt not in (None, FEW):
         return None
     ended_s = heard.utterances[-1].end_s
     begins = [piece.at_s for piece in window.pieces if piece.at_s >= ended_s - LATE_S]
@@ -63,7 +67,7 @@ def _unheard_from_s(heard: Heard, window: Window, shared_s: float) -> float | No
 def _joined(heard: Heard, rest: Heard, from_s: float) -> Heard:
     """Both as one answer; the times of `rest` count from `from_s`."""
     both = replace(heard, tokens=heard.tokens + rest.tokens, busy_s=heard.busy_s + rest.busy_s)
-    if rest.doubt is not None or rest.finish != "stop":
+    if rest.doubt is not None or rest.finish != "stop" or not rest.utterances:
         return both
     before = [replace(said, end_s=min(said.end_s, from_s)) for said in heard.utterances]
     after = [

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.engine import Heard, Prepared, Utterance
 from pipeline.recording import SAMPLE_RATE_HZ, Piece, Plan, Window
+from pipeline.transcript.doubts import FEW
 from workers.echo_engine import EchoEngine
 from workers.hear_out import hear_out
 
@@ -102,6 +103,21 @@ def test_words_that_are_doubted_are_left_out_and_their_cost_is_counted(rest: Hea
 def test_where_nothing_is_heard_or_believed_nothing_is_heard_again(answer: Heard) -> None:
     engine = Told(answer)
     assert ask(engine) == answer
+
+
+def test_words_that_were_missing_at_the_end_and_then_heard_leave_no_doubt() -> None:
+    # Given so few words for 22 s of speech that more must have been said
+    few = heard((0.0, 10.0, "It was like this."), mean_logprob=-0.2)
+    rest = heard(
+        (0.0, 12.0, "First I called and nobody was there at all, and then I wrote."),
+        mean_logprob=-0.2,
+    )
+    alone = heard((0.0, 12.0, "Yes."), mean_logprob=-0.2)
+    # When what stands after the last time is heard, the doubt goes only with the lack of words
+    assert ask(Told(few, few, rest)).doubt is None
+    assert ask(Told(few, few, rest)).text.endswith("and then I wrote.")
+    still = ask(Told(few, few, alone, alone))
+    assert (still.text, still.doubt) == ("It was like this.", FEW)
 
 
 def test_a_plan_knows_what_a_window_shares_with_the_next_of_its_channel() -> None:
