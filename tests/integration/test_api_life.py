@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 import uuid
@@ -259,9 +260,13 @@ def test_a_job_ended_while_its_recording_is_read_is_read_no_further(
     with pulling(parts, work=work):
         (child,) = eventually(server.children)
         child.suspend()  # it would read for ever
-        end(api, job_id)
-        eventually(lambda: not server.children(), 5)
-        eventually(lambda: waiting(parts) == 0)
+        try:
+            end(api, job_id)
+            eventually(lambda: not server.children(), 5)
+            eventually(lambda: waiting(parts) == 0)
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.resume()  # or it would outlive a test that failed
     assert [key for key in stored(parts) if key.startswith("packed/")] == []
 
 
