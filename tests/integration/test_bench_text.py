@@ -40,6 +40,7 @@ def table(folder: Path, *names: str) -> Path:
 
 
 @pytest.mark.vllm
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # half a minute alone; on a busy machine it must not be what fails
 def test_both_hear_the_words_that_were_said_and_a_file_that_is_no_sound_has_none(
     tmp_path: Path,

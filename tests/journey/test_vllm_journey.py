@@ -206,6 +206,7 @@ def test_a_20_minute_job_survives_kill_9_of_its_worker_and_hears_no_window_twice
     assert gone_s <= ENGINE_GONE_WITHIN_S
 
 
+@pytest.mark.slow
 def test_with_a_warm_second_worker_a_killed_ones_job_runs_again_within_20_s(
     up: House, speech: sounds.Samples, tmp_path: Path
 ) -> None:
