@@ -14,8 +14,8 @@ from typing import TextIO
 
 from pipeline.engine import Heard
 from pipeline.recording import Plan
+from pipeline.steps.hear import hear_out
 from pipeline.weights import find_model
-from workers.hear_out import hear_out
 from workers.vllm_engine import VllmEngine
 
 

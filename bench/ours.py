@@ -16,9 +16,9 @@ from pipeline.engine import FirstToken, Heard, SpeechEngine
 from pipeline.errors import RecordingRefused
 from pipeline.intake.prober import Prober
 from pipeline.recording import SAMPLE_BYTES, Plan, Segment, Window
+from pipeline.steps.hear import hear_out
 from pipeline.transcript.channel_languages import languages_of, speech_by_channel, windows_to_ask
 from pipeline.transcript.merge import merge
-from workers.hear_out import hear_out
 
 LONGEST_S = 4 * 3_600.0
 NOT_ASKED = FirstToken("", 0.0, 1.0)

@@ -20,6 +20,7 @@ from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.scheduling.work import predicted_work_s
 from pipeline.steps.deliver import deliver
+from pipeline.steps.hear import hear_out
 from pipeline.steps.transcribe import (
     OpenJob,
     detect_language,
@@ -30,7 +31,6 @@ from pipeline.steps.transcribe import (
 from pipeline.transcript.channel_languages import windows_to_ask
 from workers.app import app
 from workers.engines import make_engine
-from workers.hear_out import hear_out
 from workers.held import Work
 from workers.occupied import Occupied
 from workers.pull_step import PullStep

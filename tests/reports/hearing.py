@@ -14,6 +14,7 @@ from bench.sets import PIECES
 from pipeline.engine import Heard, SpeechEngine
 from pipeline.intake.prober import Prober
 from pipeline.recording import Plan, Segment
+from pipeline.steps.hear import hear_out
 from pipeline.transcript.merge import merge
 from pipeline.weights import find_model
 from tests.reports.files import (
@@ -27,7 +28,6 @@ from tests.reports.files import (
     stereo,
 )
 from tests.sounds import Samples, joined, silence, wav
-from workers.hear_out import hear_out
 from workers.vllm_engine import VllmEngine
 
 APART_S = 50.0

@@ -13,9 +13,9 @@ import pytest
 
 from pipeline.engine import Heard, Prepared, Utterance
 from pipeline.recording import SAMPLE_RATE_HZ, Piece, Plan, Window
+from pipeline.steps.hear import hear_out
 from pipeline.transcript.doubts import FEW
 from workers.echo_engine import EchoEngine
-from workers.hear_out import hear_out
 
 PIECES = (Piece(0.0, 5.0, 10.0), Piece(10.3, 30.0, 8.0), Piece(18.6, 60.0, 4.0))
 WINDOW = Window(0, 0, 0, round(22.6 * SAMPLE_RATE_HZ), PIECES)
