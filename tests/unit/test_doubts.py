@@ -51,6 +51,8 @@ def test_words_nothing_speaks_against_are_believed() -> None:
         (said("no " * 8, finish="repetition", no_speech_prob=0.9), 6.0, "again", REPEATS),
         (said("I am going there. " * 9), 30.0, "again", REPEATS),
         (said("hello " * 9), 9.0, "again", REPEATS),
+        # no phrase more than eight times in a row, yet the same over and over
+        (said("I am going to do that. I am going to do this. " * 6), 30.0, "again", REPEATS),
         (said("so it goes on and", finish="length"), 3.0, "again", END_MISSING),
         # 35 letters in 0.3 s of speech: 20 + 30 * 0.3 = 29 at most
         (said("The difference is that the two are not connected."), 0.3, "again", TOO_FAST),
