@@ -14,6 +14,7 @@
      |   +- ParserCrashed
      +- JobFailed                  the job ended without a transcript though the file may be sound
      |   +- EngineCrashedOnJob
+     |   +- WindowHung
      |   +- LanguageUnknown
      |   +- RecordingMissing
      |   +- FetchFailed
@@ -33,8 +34,20 @@
      +- TranscriptNotReady
      +- NotRetryable               a retry of a job that has not failed, or has nothing to try with
      +- RequestInProgress          the same Idempotency-Key is being carried out
+     +- NoSuchKey
+     +- NoSuchWebhook
+     +- NoSuchDelivery
+     +- Erased                     it was there; its days were over, or somebody erased it
+     +- NotAllowed                 who asks may not
+     |   +- KeyMissing
+     |   +- KeyUnknown
+     |   +- ScopeMissing
+     +- ComeLater                  not now: says when to ask again
+     |   +- TooManyRequests
+     |   +- BacklogFull
      +- BadRequest                 the caller's mistake, told in a sentence
      |   +- KeyReused              the same Idempotency-Key with another request
+     |   +- UploadTooSlow
      +- BadSetting                 a setting is refused at start
 
 `code` is stable and public: it is stored with the job and sent to callers. The docstring is the
@@ -130,6 +143,12 @@ class EngineCrashedOnJob(JobFailed):
     """The speech engine died each time it heard this recording, alone, so it was set aside."""
 
     code = "engine_crashed"
+
+
+class WindowHung(JobFailed):
+    """The speech engine gave no answer to a part of this recording in time, several times."""
+
+    code = "window_hung"
 
 
 class LanguageUnknown(JobFailed):
@@ -254,6 +273,83 @@ class KeyReused(BadRequest):
     """The Idempotency-Key was used before, for another request."""
 
     code = "idempotency_key_reused"
+
+
+class UploadTooSlow(BadRequest):
+    """The upload stood still, or came too slowly; send it again."""
+
+    code = "upload_too_slow"
+
+
+class NoSuchKey(FairscribeError):
+    """There is no API key with this id."""
+
+    code = "no_such_key"
+
+
+class NoSuchWebhook(FairscribeError):
+    """There is no webhook with this id."""
+
+    code = "no_such_webhook"
+
+
+class NoSuchDelivery(FairscribeError):
+    """There is no delivery with this id."""
+
+    code = "no_such_delivery"
+
+
+class Erased(FairscribeError):
+    """It was erased: its days were over."""
+
+    code = "erased"
+
+
+class NotAllowed(FairscribeError):
+    """Not allowed."""
+
+    code = "not_allowed"
+
+
+class KeyMissing(NotAllowed):
+    """An API key is needed: send it as `Authorization: Bearer KEY`."""
+
+    code = "key_missing"
+
+
+class KeyUnknown(NotAllowed):
+    """The API key is not known here, has expired or was revoked."""
+
+    code = "key_unknown"
+
+
+class ScopeMissing(NotAllowed):
+    """The API key does not allow this."""
+
+    code = "scope_missing"
+
+
+class ComeLater(FairscribeError):
+    """Not now; ask again later."""
+
+    code = "come_later"
+
+    def __init__(self, retry_after_s: float, message: str | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        """When to ask again, seconds from now."""
+        super().__init__(message)
+
+
+class TooManyRequests(ComeLater):
+    """Too many requests with this API key; ask again later."""
+
+    code = "rate_limited"
+
+
+class BacklogFull(ComeLater):
+    """More audio waits than this installation takes in; send it again later."""
+
+    code = "backlog_full"
 
 
 class BadSetting(FairscribeError):

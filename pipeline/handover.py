@@ -22,6 +22,9 @@ PROBE = "fairscribe.probe"
 FETCH = "fairscribe.fetch"
 """Errand: fetch a recording from its URL. Argument: job id."""
 
+NOTIFY = "fairscribe.notify"
+"""Errand: tell a webhook of a job that ended. Argument: delivery id."""
+
 
 class Handover:
     """Sends errands to the broker at `broker_url` (Celery's spelling)."""
@@ -44,15 +47,19 @@ class Handover:
         """Ask for these jobs' recordings to be fetched, not before `in_s` seconds. See `probe`."""
         self._send(FETCH, job_ids, countdown=in_s or None)
 
-    def _send(self, errand: str, job_ids: list[str], **options: Any) -> None:
-        if not job_ids:
+    def notify(self, delivery_ids: list[str]) -> None:
+        """Ask for these deliveries to be sent. See `probe`."""
+        self._send(NOTIFY, delivery_ids)
+
+    def _send(self, errand: str, ids: list[str], **options: Any) -> None:
+        if not ids:
             return
         try:
             with self._celery.producer_pool.acquire(block=True, timeout=5) as producer:
-                for job_id in job_ids:
+                for one in ids:
                     self._celery.send_task(
                         errand,
-                        args=[job_id],
+                        args=[one],
                         queue=ERRANDS_QUEUE,
                         producer=producer,
                         retry=False,

@@ -26,10 +26,10 @@ PREFIX = "FAIRSCRIBE_"
 DEFAULT_POLICY = "hrrn(2.5,300)"
 """Why this one: docs/decisions.md, entry 32."""
 
-NOT_SETTINGS = frozenset({"FAIRSCRIBE_READY_FILE"})
-"""Set for each part by whoever starts it, the supervisor or a container; not for people."""
+NOT_SETTINGS = frozenset({"FAIRSCRIBE_READY_FILE", "FAIRSCRIBE_CRASH_AT"})
+"""Set for each part by whoever starts it, the supervisor, a container or a test; not for people."""
 
-SECRETS = frozenset({"flower_auth"})
+SECRETS = frozenset({"flower_auth", "api_key"})
 """Settings whose value is shown to nobody."""
 
 
@@ -69,6 +69,30 @@ class Settings(BaseModel):
         description="Where the command line finds the API; unset: the one `up` started in home "
         "(unit: URL)",
     )
+    keys: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Whether callers need an API key; auto: only where the API listens beyond "
+        "this machine, and there it cannot be off (unit: name)",
+    )
+    api_key: str | None = Field(None, description="API key the command line sends (unit: text)")
+    rate_per_s: float = Field(
+        100.0,
+        ge=0,
+        le=1e6,
+        description="Requests a second of one API key; 0: no limit (unit: requests a second)",
+    )
+    rate_burst: int = Field(
+        500,
+        ge=1,
+        le=1_000_000,
+        description="Requests of one API key at once before the rate counts (unit: requests)",
+    )
+    max_backlog_h: float = Field(
+        0.0,
+        ge=0,
+        description="Audio that may wait before uploads are refused with 503 and Retry-After; "
+        "0: no limit (unit: hours of audio)",
+    )
     flower_host: str = Field(
         "127.0.0.1",
         min_length=1,
@@ -89,6 +113,11 @@ class Settings(BaseModel):
         pattern="^[ -9;-~]+:[ -~]+$",
         description="user:password Flower asks for, in ASCII; needed where it listens beyond this "
         "machine (unit: text)",
+    )
+    flower_control: bool = Field(
+        False,
+        description="Let Flower stop workers and cancel jobs, not only show them "
+        "(unit: true or false)",
     )
     flower_max_tasks: int = Field(
         10_000, ge=100, le=10_000_000, description="Tasks Flower remembers (unit: tasks)"
@@ -194,6 +223,49 @@ class Settings(BaseModel):
     )
     max_duration_h: float = Field(
         12.0, gt=0, le=100, description="Longest recording accepted (unit: hours)"
+    )
+    max_files: int = Field(
+        10_000, ge=1, le=1_000_000, description="Files in one request (unit: files)"
+    )
+    upload_idle_s: float = Field(
+        30.0,
+        gt=0,
+        le=3600,
+        description="An upload that brings nothing for this long is given up (unit: seconds)",
+    )
+    keep_audio_days: float | None = Field(
+        None,
+        ge=0,
+        description="Recordings are erased this long after their job ended; unset: "
+        "never (unit: days)",
+    )
+    keep_packed_days: float = Field(
+        0.0, ge=0, description="Packed speech is erased this long after its job ended (unit: days)"
+    )
+    keep_transcripts_days: float | None = Field(
+        None,
+        ge=0,
+        description="Transcripts are erased this long after their job ended; unset: "
+        "never (unit: days)",
+    )
+    keep_jobs_days: float | None = Field(
+        None,
+        ge=0,
+        description="All that is known of a job is erased this long after it ended; "
+        "unset: never (unit: days)",
+    )
+    keep_accesses_days: float = Field(
+        400.0,
+        gt=0,
+        description="How long is remembered who read, heard or erased what (unit: days)",
+    )
+    webhook_timeout_s: float = Field(
+        10.0, gt=0, le=60, description="Time a webhook has to answer (unit: seconds)"
+    )
+    webhook_private: bool = Field(
+        False,
+        description="Send webhooks to private and local addresses too: only where every caller "
+        "is trusted (unit: true or false)",
     )
     url_timeout_s: float = Field(
         600.0, gt=0, description="Time fetching a recording by its URL may take (unit: seconds)"

@@ -93,6 +93,7 @@ def corpus() -> Path:
 def _empty(servers: SimpleNamespace) -> None:
     engine = open_store(sqlalchemy_url(servers.database_url))
     with engine.begin() as c:
-        c.execute(text("TRUNCATE jobs, policies, submissions, work_models, trials CASCADE"))
+        tables = "jobs, policies, submissions, work_models, trials, tenants, webhooks, accesses"
+        c.execute(text(f"TRUNCATE {tables} CASCADE"))
     engine.dispose()
     connect(servers.redis_url).flushall()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
+from pipeline.caller import ANYONE, Caller, Scope
 from pipeline.errors import NoSuchBatch, NoSuchCall, NoSuchJob
 from pipeline.job import JobView
 from pipeline.parts import Parts
@@ -19,6 +21,15 @@ from pipeline.transcript.legs import CALL_ID_LIMIT
 def _parts(request: Request) -> Parts:
     parts: Parts = request.app.state.parts
     return parts
+
+
+def _caller_with(scope: Scope) -> Callable[[Request], Caller]:
+    """A dependency: who asks, if its key allows `scope`."""
+
+    def caller(request: Request) -> Caller:
+        return ANYONE
+
+    return caller
 
 
 def _job_id(job_id: Annotated[str, Path(description="The id `POST /v1/jobs` gave")]) -> str:
@@ -61,6 +72,10 @@ def flower_of(settings: Settings) -> str | None:
     return f"http://{host}:{settings.flower_port}" if known else None
 
 
+GivenSubmitter = Annotated[Caller, Depends(_caller_with(Scope.SUBMIT))]
+GivenReader = Annotated[Caller, Depends(_caller_with(Scope.READ))]
+GivenListener = Annotated[Caller, Depends(_caller_with(Scope.LISTEN))]
+GivenOperator = Annotated[Caller, Depends(_caller_with(Scope.OPERATE))]
 GivenParts = Annotated[Parts, Depends(_parts)]
 GivenJobId = Annotated[str, Depends(_job_id)]
 GivenBatchId = Annotated[str, Depends(_batch_id)]

@@ -7,6 +7,7 @@ clients call, the same trouble is told in the form they know (openai_errors.py).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -19,22 +20,32 @@ from starlette.requests import ClientDisconnect
 
 from pipeline.api.openai_errors import is_openais, openai_error
 from pipeline.errors import (
+    BacklogFull,
     BadRequest,
+    ComeLater,
+    Erased,
     FairscribeError,
     JobFailed,
     KeyReused,
     NoSuchBatch,
     NoSuchCall,
+    NoSuchDelivery,
     NoSuchJob,
+    NoSuchKey,
     NoSuchModel,
     NoSuchTrial,
+    NoSuchWebhook,
+    NotAllowed,
     NotRetryable,
     PartDown,
     RecordingRefused,
     RequestInProgress,
+    ScopeMissing,
     TooFewJobs,
+    TooManyRequests,
     TranscriptNotReady,
     TrialRunning,
+    UploadTooSlow,
 )
 from pipeline.logs import log
 
@@ -46,6 +57,15 @@ STATUS: dict[type[FairscribeError], HTTPStatus] = {
     NoSuchCall: HTTPStatus.NOT_FOUND,
     NoSuchModel: HTTPStatus.NOT_FOUND,
     NoSuchTrial: HTTPStatus.NOT_FOUND,
+    NoSuchKey: HTTPStatus.NOT_FOUND,
+    NoSuchWebhook: HTTPStatus.NOT_FOUND,
+    NoSuchDelivery: HTTPStatus.NOT_FOUND,
+    Erased: HTTPStatus.GONE,
+    NotAllowed: HTTPStatus.UNAUTHORIZED,
+    ScopeMissing: HTTPStatus.FORBIDDEN,
+    UploadTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
+    BacklogFull: HTTPStatus.SERVICE_UNAVAILABLE,
     TrialRunning: HTTPStatus.CONFLICT,
     TooFewJobs: HTTPStatus.CONFLICT,
     TranscriptNotReady: HTTPStatus.CONFLICT,
@@ -114,9 +134,19 @@ def trouble_of(error: FairscribeError) -> Trouble:
     status = status_of(type(error))
     if status is None:
         return INTERNAL
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, _PASSING) else {}
+    headers = _headers_of(error)
     param = getattr(error, "param", None)
     return Trouble(status, error.code, public_message(error), headers, param)
+
+
+def _headers_of(error: FairscribeError) -> dict[str, str]:
+    if isinstance(error, ComeLater):
+        return {"Retry-After": str(math.ceil(error.retry_after_s))}
+    if isinstance(error, _PASSING):
+        return {"Retry-After": str(RETRY_AFTER_S)}
+    if status_of(type(error)) is HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": "Bearer"}
+    return {}
 
 
 def status_of(kind: type[FairscribeError]) -> HTTPStatus | None:

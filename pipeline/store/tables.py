@@ -81,6 +81,9 @@ jobs = Table(
     Column("duration_hint_s", Double, comment="length as the sender says, not trusted"),
     Column("deadline", DateTime(timezone=True), comment="wanted by then"),
     Column("wait_budget_s", Double, comment="how long it may wait for an engine"),
+    Column("tenant", Text, comment="whose it is, by the key it came with; null: keys were off"),
+    Column("audio_erased_at", DateTime(timezone=True), comment="when its days were over"),
+    Column("transcript_erased_at", DateTime(timezone=True), comment="when its days were over"),
     Column("no_speech", Boolean, nullable=False, server_default=text("false")),
     Column("degraded", Text),
     Column("error_code", Text),
@@ -93,6 +96,7 @@ jobs = Table(
     CheckConstraint(f"state IN ({_states})", name="jobs_state_known"),
     Index("jobs_batch", "batch_id", "id"),
     Index("jobs_state", "state", "id"),
+    Index("jobs_tenant", "tenant", "id", postgresql_where=text("tenant IS NOT NULL")),
     Index("jobs_live", "id", postgresql_where=text(f"state IN ({_live})")),
     Index("jobs_outbox", "id", postgresql_where=text("index_pending")),
     Index(
@@ -237,4 +241,91 @@ forecasts = Table(
     Index("forecasts_job", "job_id"),
     Index("forecasts_newest", "made_at"),
     comment="a sample of what was foretold, and how it came",
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("share", Double, comment="reference slot seconds a second; null: no limit"),
+    Column(
+        "clock_ms",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="virtual clock, ms of Postgres time: see scheduling/shares.py",
+    ),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    comment="who shares this installation; each sees only what is its own",
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True, comment="the part of the key that is no secret"),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("name", Text, nullable=False, comment="what a person calls it"),
+    Column("secret_hash", Text, nullable=False, comment="sha256 of the secret, hex"),
+    Column("scopes", JSONB, nullable=False, comment="what it allows: see pipeline/caller.py"),
+    Column("rate_per_s", Double, comment="requests a second; null: as the settings say"),
+    Column("rate_burst", Integer, comment="requests at once; null: as the settings say"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("expires_at", DateTime(timezone=True)),
+    Column("last_used_at", DateTime(timezone=True), comment="to the minute"),
+    Column("revoked_at", DateTime(timezone=True)),
+    comment="keys to the HTTP door; the secret itself is shown once and kept nowhere",
+)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, comment="whose jobs it tells of; null: keys were off"),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False, comment="signs what is sent; shown once"),
+    Column("events", JSONB, nullable=False, comment="which it tells of"),
+    Column("failing_since", DateTime(timezone=True), comment="no delivery has come through since"),
+    Column("paused_at", DateTime(timezone=True), comment="nothing is sent; null: it is active"),
+    Column("paused_reason", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    comment="where callers want to be told of jobs that ended",
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Uuid, primary_key=True, comment="stays the same however often it is sent"),
+    Column("webhook_id", Uuid, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("job_id", Uuid, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("event", Text, nullable=False),
+    Column("body", Text, nullable=False, comment="JSON as it is sent and signed; no content"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("due_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("delivered_at", DateTime(timezone=True)),
+    Column("given_up_at", DateTime(timezone=True)),
+    Column("last_status", Integer, comment="HTTP status of the last answer"),
+    Column("last_error", Text, comment="why the last attempt failed"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Index(
+        "deliveries_due",
+        "due_at",
+        postgresql_where=text("delivered_at IS NULL AND given_up_at IS NULL"),
+    ),
+    Index("deliveries_of_webhook", "webhook_id", "created_at"),
+    Index("deliveries_of_job", "job_id"),
+    comment="outbox of webhooks: written in the transaction that ends the job",
+)
+
+accesses = Table(
+    "accesses",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("tenant", Text),
+    Column("key_id", Text, comment="who; null: keys were off, or this machine's command line"),
+    Column("action", Text, nullable=False, comment="read, listened, erased, ..."),
+    Column("job_id", Uuid, comment="no foreign key: it outlives the job"),
+    Index("accesses_job", "job_id", "id"),
+    Index("accesses_at", "at"),
+    comment="who read, heard or erased what, without content",
 )
