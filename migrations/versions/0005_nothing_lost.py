@@ -115,6 +115,9 @@ def upgrade() -> None:
         ),
         sa.Column("action", sa.Text, nullable=False, comment="read, listened, erased, ..."),
         sa.Column("job_id", sa.Uuid, comment="no foreign key: it outlives the job"),
+        sa.Column(
+            "detail", sa.Text, comment="format of a transcript, or id of a key; never content"
+        ),
         comment="who read, heard or erased what, without content",
     )
     op.create_index("accesses_job", "accesses", ["job_id", "id"])

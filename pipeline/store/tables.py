@@ -325,6 +325,7 @@ accesses = Table(
     Column("key_id", Text, comment="who; null: keys were off, or this machine's command line"),
     Column("action", Text, nullable=False, comment="read, listened, erased, ..."),
     Column("job_id", Uuid, comment="no foreign key: it outlives the job"),
+    Column("detail", Text, comment="format of a transcript, or id of a key; never content"),
     Index("accesses_job", "job_id", "id"),
     Index("accesses_at", "at"),
     comment="who read, heard or erased what, without content",
