@@ -31,6 +31,10 @@ class Caller:
     tenant: str | None
     """Whose jobs it makes and sees; None where keys are off."""
     scopes: frozenset[Scope]
+    rate_per_s: float | None = None
+    """Requests a second it may make; None: as the settings say."""
+    rate_burst: int | None = None
+    """Requests at once before the rate counts; None: as the settings say."""
 
     def may(self, scope: Scope) -> bool:
         """Whether its key allows this."""

@@ -37,6 +37,7 @@
      +- NoSuchKey
      +- NoSuchWebhook
      +- NoSuchDelivery
+     +- NoRecording                of this job, or none yet
      +- Erased                     it was there; its days were over, or somebody erased it
      +- NotAllowed                 who asks may not
      |   +- KeyMissing
@@ -48,6 +49,7 @@
      +- BadRequest                 the caller's mistake, told in a sentence
      |   +- KeyReused              the same Idempotency-Key with another request
      |   +- UploadTooSlow
+     |   +- OutOfRange             bytes that a recording does not have
      +- BadSetting                 a setting is refused at start
 
 `code` is stable and public: it is stored with the job and sent to callers. The docstring is the
@@ -279,6 +281,23 @@ class UploadTooSlow(BadRequest):
     """The upload stood still, or came too slowly; send it again."""
 
     code = "upload_too_slow"
+
+
+class OutOfRange(BadRequest):
+    """The recording does not have the bytes that were asked for."""
+
+    code = "range_not_satisfiable"
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
+        """What it has."""
+        super().__init__()
+
+
+class NoRecording(FairscribeError):
+    """There is no recording of this job: it was refused, or is not fetched yet."""
+
+    code = "no_recording"
 
 
 class NoSuchKey(FairscribeError):

@@ -8,7 +8,9 @@ in a setting must not turn into a default in silence.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,18 @@ def default_home() -> Path:
         return Path("/var/lib/fairscribe")
     share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(share) / "fairscribe"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` can be reached from this machine only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Settings(BaseModel):
@@ -285,6 +299,22 @@ class Settings(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _keys_beyond_this_machine(self) -> Settings:
+        if self.keys == "off" and not is_loopback(self.api_host):
+            raise ValueError(
+                f"FAIRSCRIBE_KEYS=off: the API listens beyond this machine (FAIRSCRIBE_API_HOST="
+                f"{self.api_host}), where whoever reaches it would read every call: leave it unset"
+            )
+        return self
+
+    @field_validator("api_key")
+    @classmethod
+    def _fits_a_header(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[\x21-\x7e]{1,200}", value):
+            raise ValueError("a key as `fairscribe key add` printed it")
+        return value
+
     @field_validator("policy")
     @classmethod
     def _known_policy(cls, value: str) -> str:
@@ -314,6 +344,11 @@ class Settings(BaseModel):
     def start_mode(self) -> Mode:
         """Who decides until someone does: the setting, or the backlog."""
         return Mode.AUTO if is_auto(self.policy) else Mode.FIXED
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether callers of the API need a key."""
+        return self.keys == "on" or (self.keys == "auto" and not is_loopback(self.api_host))
 
     @property
     def max_upload_bytes(self) -> int:

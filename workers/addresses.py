@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import ipaddress
 import socket
 from collections.abc import Callable
 
 from pipeline.errors import BadSetting
+from pipeline.settings import is_loopback as is_loopback
 
 
 def take_ports(**wanted: tuple[str, int]) -> dict[str, int]:
@@ -43,14 +43,6 @@ def address(host: str, port: int) -> str:
     """The URL at which this machine reaches what listens on `host` and `port`."""
     near = nearby(host)
     return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def answers_health(host: str, port: int) -> Callable[[], bool]:

@@ -9,7 +9,9 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from pipeline.api import (
+    audio,
     batches,
+    callers,
     calls,
     health,
     line,
@@ -21,6 +23,7 @@ from pipeline.api import (
     uploads,
 )
 from pipeline.api.described import SERVERS, TAGS, describe, operation_id
+from pipeline.api.door import Door, open_door
 from pipeline.api.problems import answer_with_problems
 from pipeline.logs import configure
 from pipeline.parts import open_parts
@@ -44,9 +47,13 @@ def create() -> FastAPI:
         servers=SERVERS,
         generate_unique_id_function=operation_id,
     )
-    for part in (uploads, status, batches, calls, line, order, trial, openai, health, measured):
+    for part in (
+        *(uploads, status, audio, batches, calls, line, order, trial, openai, callers, health),
+        measured,
+    ):
         app.include_router(part.router)
     answer_with_problems(app)
+    app.add_middleware(Door)
     describe(app)
     return app
 
@@ -56,6 +63,7 @@ async def _with_parts(app: FastAPI) -> AsyncIterator[None]:
     settings = read_settings()
     configure("api", settings.log_level)
     app.state.parts = open_parts(settings)
+    open_door(app, app.state.parts)
     try:
         yield
     finally:

@@ -16,8 +16,10 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.batch_bodies import Batch, BatchCancelled, BatchPage
 from pipeline.api.described import Responses, problems
+from pipeline.api.door import revoked
 from pipeline.api.events import NOTHING_NEW, BatchEvents, Left
-from pipeline.api.given import GivenBatchId, GivenParts, flower_of
+from pipeline.api.given import GivenBatchId, GivenParts, GivenReader, GivenSubmitter, flower_of
+from pipeline.caller import Caller
 from pipeline.errors import BadRequest, NoSuchBatch, PartDown
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel_batch
@@ -46,13 +48,14 @@ _STREAM: Responses = {
 
 @router.get("/v1/batches", summary="List batches", responses=problems(BadRequest, PartDown))
 def list_batches(
+    caller: GivenReader,
     parts: GivenParts,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="Batches on a page")] = 100,
 ) -> BatchPage:
     """Batches, the newest first."""
     with transaction(parts.store) as c:
-        found = batches.newest(c, _read_cursor(cursor), limit + 1)
+        found = batches.newest(c, _read_cursor(cursor), limit + 1, caller)
     more = _write_cursor(found[limit - 1]) if len(found) > limit else None
     return BatchPage(batches=[Batch.of(view) for view in found[:limit]], next_cursor=more)
 
@@ -65,6 +68,7 @@ def list_batches(
 )
 async def watch_batch(
     request: Request,
+    caller: GivenReader,
     parts: GivenParts,
     batch_id: GivenBatchId,
     last_event_id: Annotated[
@@ -73,17 +77,22 @@ async def watch_batch(
 ) -> Response:
     """The batch as it goes, as server-sent events, until it has ended."""
     events = BatchEvents(
-        look=lambda: document(parts, _batch(parts, batch_id)),
+        look=lambda: document(parts, _batch(parts, batch_id, caller), caller),
         store=parts.store,
         flower=flower_of(parts.settings),
         batch_id=batch_id,
+        caller=caller,
         left=Left.read(last_event_id) if last_event_id else None,
     )
     # before the answer begins: afterwards there is no other status to give
     if await run_in_threadpool(events.begin) is NOTHING_NEW:
         return Response(status_code=204)
+
+    async def ends() -> bool:
+        return await request.is_disconnected() or await revoked(request)
+
     return StreamingResponse(
-        events.stream(request.is_disconnected),
+        events.stream(ends),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -94,10 +103,10 @@ async def watch_batch(
     summary="Cancel a batch",
     responses=problems(NoSuchBatch, PartDown),
 )
-def cancel_all(parts: GivenParts, batch_id: GivenBatchId) -> BatchCancelled:
+def cancel_all(caller: GivenSubmitter, parts: GivenParts, batch_id: GivenBatchId) -> BatchCancelled:
     """Stop all jobs of a batch that have not ended."""
-    _batch(parts, batch_id)
-    stopped = cancel_batch(parts.store, parts.queues, batch_id)
+    _batch(parts, batch_id, caller)
+    stopped = cancel_batch(parts.store, parts.queues, batch_id, caller)
     return BatchCancelled(batch_id=batch_id, cancelled=stopped)
 
 
@@ -106,25 +115,25 @@ def cancel_all(parts: GivenParts, batch_id: GivenBatchId) -> BatchCancelled:
     summary="Read a batch",
     responses=problems(NoSuchBatch, PartDown),
 )
-def read_batch(parts: GivenParts, batch_id: GivenBatchId) -> Batch:
+def read_batch(caller: GivenReader, parts: GivenParts, batch_id: GivenBatchId) -> Batch:
     """How a batch stands."""
-    return document(parts, _batch(parts, batch_id))
+    return document(parts, _batch(parts, batch_id, caller), caller)
 
 
-def document(parts: Parts, view: BatchView) -> Batch:
+def document(parts: Parts, view: BatchView, caller: Caller) -> Batch:
     """The batch as it is answered, with its forecast."""
     if view.completed_at is not None:
         return Batch.of(view)
     try:
-        times = forecast_batch(parts, view.batch_id)
+        times = forecast_batch(parts, view.batch_id, caller)
         return Batch.of(view, times, datetime.now(UTC))
     except PartDown:  # of Redis: how the batch stands is known without it
         return Batch.of(view)
 
 
-def _batch(parts: Parts, batch_id: str) -> BatchView:
+def _batch(parts: Parts, batch_id: str, caller: Caller) -> BatchView:
     with transaction(parts.store) as c:
-        view = batches.batch(c, batch_id)
+        view = batches.batch(c, batch_id, caller)
     if view is None:
         raise NoSuchBatch
     return view

@@ -29,7 +29,7 @@ from pipeline.api.problems import (
     problem,
     trouble_of,
 )
-from pipeline.errors import FairscribeError, PartDown
+from pipeline.errors import FairscribeError, KeyMissing, KeyUnknown, PartDown, ScopeMissing
 
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
 """Schema of a file in a form, in the words of OpenAPI 3.1 and of its readers of 3.0."""
@@ -44,6 +44,7 @@ TAGS = [
         "description": "OpenAI's audio API, so that programs written for it run here: give their "
         "client this service's address with `/v1` as `base_url`. Errors have OpenAI's form.",
     },
+    {"name": "access", "description": "Who asks, and who read, heard or erased what."},
     {"name": "health", "description": "For whoever starts, watches or balances this process."},
 ]
 
@@ -64,14 +65,43 @@ _RETRY_AFTER = {
 }
 
 
-def problems(*errors: type[FairscribeError]) -> Responses:
+NOT_ALLOWED = (KeyMissing, KeyUnknown, ScopeMissing)
+"""What every endpoint may say where keys are on, but for those that need none."""
+
+
+_HEADERS = {
+    "Content-Range": {
+        "description": "How many bytes there are",
+        "schema": {"type": "string"},
+        "example": "bytes */3424",
+    },
+    "Retry-After": _RETRY_AFTER,
+    "WWW-Authenticate": {
+        "description": "How to say who asks",
+        "schema": {"type": "string"},
+        "example": "Bearer",
+    },
+}
+
+KEY = {
+    "type": "http",
+    "scheme": "bearer",
+    "bearerFormat": "fs_ID_SECRET",
+    "description": "An API key, as `fairscribe key add` printed it. Needed where the service "
+    "listens beyond its own machine.",
+}
+
+
+def problems(*errors: type[FairscribeError], needs_key: bool = True) -> Responses:
     """`responses` of an endpoint that raises `errors`; what nobody foresaw is always among them."""
-    return _told([kind() for kind in errors], "application/problem+json", Problem, _as_problem)
+    told = [kind() for kind in (*errors, *(NOT_ALLOWED if needs_key else ()))]
+    return _told(told, "application/problem+json", Problem, _as_problem)
 
 
 def openai_problems(*errors: FairscribeError) -> Responses:
     """The same where OpenAI's clients call."""
-    return _told([*errors], "application/json", OpenAIError, _as_openai_error)
+    told = [*errors, *(kind() for kind in NOT_ALLOWED)]
+    return _told(told, "application/json", OpenAIError, _as_openai_error)
 
 
 def ref(body: type[BaseModel]) -> dict[str, Any]:
@@ -114,7 +144,7 @@ def _told(
         }
         response["description"] += f" `{trouble.code}`"
         if trouble.headers:
-            response["headers"] = {"Retry-After": _RETRY_AFTER}
+            response["headers"] = {name: _HEADERS[name] for name in trouble.headers}
     return told
 
 
@@ -146,7 +176,10 @@ def _complete(document: dict[str, Any]) -> None:
         ref_template="#/components/schemas/{model}",
     )
     known.update(unseen["$defs"])
+    document["components"]["securitySchemes"] = {"api_key": KEY}
     for operation in _operations(document):
+        if "401" in operation["responses"]:
+            operation["security"] = [{"api_key": []}]
         # the framework expects to answer 422 to what the door answers with 400
         if "HTTPValidationError" in str(operation["responses"].get("422")):
             del operation["responses"]["422"]

@@ -21,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.batch_bodies import Batch
 from pipeline.api.bodies import Job
+from pipeline.caller import Caller
 from pipeline.clock import SystemClock
 from pipeline.errors import BadRequest, NoSuchBatch, PartDown
 from pipeline.job import JobView
@@ -81,10 +82,11 @@ class BatchEvents:
         store: Engine,
         flower: str | None,
         batch_id: str,
+        caller: Caller,
         left: Left | None,
     ) -> None:
         self._look, self._store, self._flower = look, store, flower
-        self._batch_id, self._left = batch_id, left
+        self._batch_id, self._caller, self._left = batch_id, caller, left
         self._last = left.at if left else None
         self._told: set[Place] = set()
         """Of the jobs within the overlap, by place: one tried again ends at another."""
@@ -98,7 +100,7 @@ class BatchEvents:
         return None
 
     async def stream(self, gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
-        """The events, until the batch has ended or the client is `gone`."""
+        """The events, until the batch has ended or the client is `gone`, or may not see it now."""
         clock = SystemClock()
         said_s = clock.monotonic_s()
         yield "retry: 2000\n\n"
@@ -149,7 +151,7 @@ class BatchEvents:
 
     def _page(self, after: Place | None, limit: int) -> list[tuple[Place, JobView]]:
         with transaction(self._store) as c:
-            found = batches.ended(c, self._batch_id, after, limit)
+            found = batches.ended(c, self._batch_id, after, limit, self._caller)
         return [((view.completed_at, view.id), view) for view in found if view.completed_at]
 
     def _job(self, place: Place, view: JobView) -> str:

@@ -13,13 +13,17 @@ from pipeline.store.session import clock_ms, transaction
 router = APIRouter(tags=["health"])
 
 
-@router.get("/v1/health", summary="Is it alive?", responses=problems())
+@router.get("/v1/health", summary="Is it alive?", responses=problems(needs_key=False))
 async def alive() -> Health:
     """Always 200 while this process answers, whatever else is down."""
     return Health()
 
 
-@router.get("/v1/health/ready", summary="Can it work?", responses=problems(PartDown))
+@router.get(
+    "/v1/health/ready",
+    summary="Can it work?",
+    responses=problems(PartDown, needs_key=False),
+)
 def ready(parts: GivenParts) -> Health:
     """200 when Postgres and Redis answer; otherwise 503 and which one does not."""
     with transaction(parts.store) as c:

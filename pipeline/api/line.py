@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 
 from pipeline.api.bodies import p50_s, p90_s
 from pipeline.api.described import problems
-from pipeline.api.given import GivenParts
+from pipeline.api.given import GivenOnlooker, GivenParts
 from pipeline.api.queue_bodies import (
     Counts,
     JobInHand,
@@ -20,6 +20,7 @@ from pipeline.api.queue_bodies import (
     StageRatios,
     WorkerSpeedView,
 )
+from pipeline.caller import ANYONE, Caller, Scope
 from pipeline.errors import BadRequest, PartDown
 from pipeline.job import SURVEY, TRANSCRIBE, JobView, Stage
 from pipeline.parts import Parts
@@ -43,12 +44,18 @@ SHOWN = (TRANSCRIBE, SURVEY)
 
 @router.get("/v1/queue", summary="Read the queue", responses=problems(BadRequest, PartDown))
 def read_queue(
+    caller: GivenOnlooker,
     parts: GivenParts,
     limit: Annotated[
         int, Query(ge=1, le=1000, description="Jobs of each stage in `head` and in `in_hand`")
     ] = 20,
 ) -> QueueView:
-    """How many jobs wait and are in work at each stage, who goes first and when it will be done."""
+    """How many jobs wait and are in work at each stage, who goes first and when it will be done.
+
+    Whoever may not `operate` sees its own jobs only, at their places among all, and the counts.
+    """
+    all_of_it = caller.may(Scope.OPERATE)
+    caller = ANYONE if all_of_it else caller
     outlook = look(parts)
     with transaction(parts.store) as c:
         decided = policies.newest(c)
@@ -61,12 +68,13 @@ def read_queue(
         mode=mode.value,
         waiting=Counts(**{name: waiting for name, (waiting, _) in counts.items()}),
         working=Counts(**{name: working for name, (_, working) in counts.items()}),
-        head=[job for stage in SHOWN for job in _head(parts, stage, outlook, limit)],
-        in_hand=[job for stage in SHOWN for job in _in_hand(stage, outlook, limit)],
+        head=[job for stage in SHOWN for job in _head(parts, stage, outlook, limit, caller)],
+        in_hand=[job for stage in SHOWN for job in _in_hand(parts, stage, outlook, limit, caller)],
         workers=[
             WorkerSpeedView(worker=w.worker, stage=stage.name, speed=w.speed, slots=w.slots)  # type: ignore[arg-type]
             for stage in SHOWN
             for w in outlook.measures.speeds[stage.name]
+            if all_of_it  # names of machines
         ],
         ratios=StageRatios(**ratios),
         all_done_s=p50_s(all_done),
@@ -74,13 +82,17 @@ def read_queue(
     )
 
 
-def _head(parts: Parts, stage: Stage, outlook: Outlook, limit: int) -> list[QueuedJob]:
-    """Who goes first at `stage`. What the index still holds but has moved on is left out."""
+def _head(
+    parts: Parts, stage: Stage, outlook: Outlook, limit: int, caller: Caller
+) -> list[QueuedJob]:
+    """Who goes first at `stage`. What the index still holds but has moved on is left out, and so
+    are jobs that do not exist for `caller`.
+    """
     policy = outlook.policies[stage.name]
     places = parts.queues[stage.name].order.head(limit, policy, outlook.now_ms)
     found_times = outlook.head_times(stage, places)
     with transaction(parts.store) as c:
-        found = views.views(c, [place.job_id for place in places])
+        found = views.views(c, [place.job_id for place in places], caller)
     return [
         _queued(number, place, found[place.job_id], stage, outlook, times)
         for number, (place, times) in enumerate(zip(places, found_times, strict=True), 1)
@@ -113,9 +125,15 @@ def _queued(
     )
 
 
-def _in_hand(stage: Stage, outlook: Outlook, limit: int) -> list[JobInHand]:
+def _in_hand(
+    parts: Parts, stage: Stage, outlook: Outlook, limit: int, caller: Caller
+) -> list[JobInHand]:
     """Jobs workers have at `stage`, the nearest to its end first, those without forecast last."""
     held = [job for job in outlook.in_hand if job.state is stage.working]
+    if caller is not ANYONE:
+        with transaction(parts.store) as c:
+            own = views.views(c, [job.place.job_id for job in held], caller)
+        held = [job for job in held if job.place.job_id in own]
     # forecasts cost: they are made for those with least left, who are nearly always the next to end
     held = sorted(held, key=lambda job: job.windows_total - job.windows_done)[:limit]
     times = [outlook.times(job) if n < HEAD else None for n, job in enumerate(held)]

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Response
 from sqlalchemy import Connection
 
 from pipeline.api.described import problems
-from pipeline.api.given import GivenParts
+from pipeline.api.given import GivenParts, needs
+from pipeline.caller import Scope
 from pipeline.errors import PartDown
 from pipeline.metrics import CONTENT_TYPE, Samples, as_text, quantiles
 from pipeline.parts import Parts
@@ -19,7 +20,7 @@ from pipeline.store import metrics, policies, work
 from pipeline.store.metrics import Lengths
 from pipeline.store.session import clock_ms, transaction
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], dependencies=needs(Scope.OPERATE))
 
 NEWEST = 500
 """Jobs that ratios are over: enough for a tenth and a ninetieth percentile."""

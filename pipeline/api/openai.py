@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
@@ -15,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.described import openai_problems
 from pipeline.api.form import read_form
-from pipeline.api.given import GivenParts, existing_job
+from pipeline.api.given import GivenParts, GivenReader, existing_job, needs
 from pipeline.api.openai_bodies import Model, ModelList
 from pipeline.api.openai_described import AUDIO_ANSWERS, FORM_BODY, NO_MODEL
 from pipeline.api.openai_form import (
@@ -28,6 +29,7 @@ from pipeline.api.openai_form import (
     model_name,
     read_asked,
 )
+from pipeline.caller import Caller, Scope
 from pipeline.clock import SystemClock
 from pipeline.errors import (
     FairscribeError,
@@ -42,7 +44,8 @@ from pipeline.parts import Parts
 from pipeline.settings import Settings
 from pipeline.steps.accept import Upload, accept, hand_over
 from pipeline.steps.cancel import cancel
-from pipeline.store import views
+from pipeline.store import accesses, views
+from pipeline.store.accesses import Action
 from pipeline.store.session import transaction
 from pipeline.transcript.formats import OPENAI_FORMATS
 
@@ -62,27 +65,34 @@ HUNG_UP = 499
     "/v1/audio/transcriptions",
     summary="Transcribe a recording and wait",
     response_class=Response,
+    dependencies=needs(Scope.SUBMIT),
     openapi_extra={"requestBody": FORM_BODY},
     responses=AUDIO_ANSWERS,
 )
-async def transcribe(request: Request, parts: GivenParts) -> Response:
+async def transcribe(request: Request, caller: GivenReader, parts: GivenParts) -> Response:
     """Transcribe a recording and wait for it, as OpenAI's API does."""
-    return await _hear(request, parts, "transcribe")
+    return await _hear(request, caller, parts, "transcribe")
 
 
 @router.post(
     "/v1/audio/translations",
     summary="Translate a recording into English and wait",
     response_class=Response,
+    dependencies=needs(Scope.SUBMIT),
     openapi_extra={"requestBody": FORM_BODY},
     responses=AUDIO_ANSWERS,
 )
-async def translate(request: Request, parts: GivenParts) -> Response:
+async def translate(request: Request, caller: GivenReader, parts: GivenParts) -> Response:
     """The same, with the words in English whatever was spoken. Needs a multilingual model."""
-    return await _hear(request, parts, "translate")
+    return await _hear(request, caller, parts, "translate")
 
 
-@router.get("/v1/models", summary="List models", responses=openai_problems())
+@router.get(
+    "/v1/models",
+    summary="List models",
+    dependencies=needs(*Scope),
+    responses=openai_problems(),
+)
 def list_models(parts: GivenParts) -> ModelList:
     """The model in use, under its own name and as whisper-1."""
     return ModelList(
@@ -90,7 +100,12 @@ def list_models(parts: GivenParts) -> ModelList:
     )
 
 
-@router.get("/v1/models/{model:path}", summary="Read a model", responses=openai_problems(NO_MODEL))
+@router.get(
+    "/v1/models/{model:path}",
+    summary="Read a model",
+    dependencies=needs(*Scope),
+    responses=openai_problems(NO_MODEL),
+)
 def read_model(
     parts: GivenParts, model: Annotated[str, Path(description="As the list of models calls it")]
 ) -> Model:
@@ -99,7 +114,7 @@ def read_model(
     return Model(id=model)
 
 
-async def _hear(request: Request, parts: Parts, task: str) -> Response:
+async def _hear(request: Request, caller: Caller, parts: Parts, task: str) -> Response:
     limit_bytes = parts.settings.max_upload_bytes
     place = parts.settings.home / "uploads"
     async with read_form(
@@ -111,7 +126,8 @@ async def _hear(request: Request, parts: Parts, task: str) -> Response:
         limit_bytes=limit_bytes,
     ) as form:
         asked = read_asked(form, parts.settings)
-        upload = _upload(parts.settings, asked, form.chunks(asked.file), task)
+        said = _upload(parts.settings, asked, form.chunks(asked.file), task)
+        upload = replace(said, tenant=caller.tenant)
         accepted = await run_in_threadpool(accept, parts.store, parts.storage, upload, limit_bytes)
     if accepted.refused is not None:
         raise accepted.refused
@@ -119,7 +135,7 @@ async def _hear(request: Request, parts: Parts, task: str) -> Response:
     view = await _ended(request, parts, accepted.job_id)
     if view is None:
         return Response(status_code=HUNG_UP)
-    body = await run_in_threadpool(_transcript, parts, view)
+    body = await run_in_threadpool(_transcript, parts, view, caller, asked.response_format)
     return _answer(body, asked.response_format, accepted.job_id)
 
 
@@ -162,12 +178,14 @@ def _cancel(parts: Parts, job_id: str) -> None:
         log().warning("caller_hung_up_not_cancelled", job_id=job_id, why=down.message)
 
 
-def _transcript(parts: Parts, view: JobView) -> dict[str, Any]:
+def _transcript(parts: Parts, view: JobView, caller: Caller, format: str) -> dict[str, Any]:
     """What was said; raises why there is nothing."""
     if view.state is State.FAILED:
         raise _failure(view)
     with transaction(parts.store) as c:
         body = views.transcript_body(c, view.id)
+        if body is not None:
+            accesses.record(c, caller, Action.READ, view.id, format)
     if body is None:
         raise TranscriptNotReady("The recording was cancelled while it was waited for.")
     return body

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from pipeline.api.described import problems
-from pipeline.api.given import GivenParts
+from pipeline.api.given import GivenParts, needs
 from pipeline.api.queue_bodies import PolicyChange, PolicyHistory, PolicyView
+from pipeline.caller import Scope
 from pipeline.errors import BadRequest, PartDown
 from pipeline.scheduling.adaptive import AUTO, Mode, is_auto
 from pipeline.scheduling.policies import parse_policy
@@ -17,7 +18,7 @@ from pipeline.store import policies
 from pipeline.store.policies import PolicyRow
 from pipeline.store.session import transaction
 
-router = APIRouter(tags=["queue"])
+router = APIRouter(tags=["queue"], dependencies=needs(Scope.OPERATE))
 
 
 @router.get("/v1/policy", summary="Read the policy", responses=problems(PartDown))

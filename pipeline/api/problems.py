@@ -29,6 +29,7 @@ from pipeline.errors import (
     KeyMissing,
     KeyReused,
     KeyUnknown,
+    NoRecording,
     NoSuchBatch,
     NoSuchCall,
     NoSuchDelivery,
@@ -38,6 +39,7 @@ from pipeline.errors import (
     NoSuchTrial,
     NoSuchWebhook,
     NotRetryable,
+    OutOfRange,
     PartDown,
     RecordingRefused,
     RequestInProgress,
@@ -61,6 +63,8 @@ STATUS: dict[type[FairscribeError], HTTPStatus] = {
     NoSuchKey: HTTPStatus.NOT_FOUND,
     NoSuchWebhook: HTTPStatus.NOT_FOUND,
     NoSuchDelivery: HTTPStatus.NOT_FOUND,
+    NoRecording: HTTPStatus.NOT_FOUND,
+    OutOfRange: HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
     Erased: HTTPStatus.GONE,
     KeyMissing: HTTPStatus.UNAUTHORIZED,
     KeyUnknown: HTTPStatus.UNAUTHORIZED,
@@ -146,6 +150,8 @@ def _headers_of(error: FairscribeError) -> dict[str, str]:
         return {"Retry-After": str(math.ceil(error.retry_after_s))}
     if isinstance(error, _PASSING):
         return {"Retry-After": str(RETRY_AFTER_S)}
+    if isinstance(error, OutOfRange):
+        return {"Content-Range": f"bytes */{error.size_bytes}"}
     if status_of(type(error)) is HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": "Bearer"}
     return {}
@@ -177,14 +183,15 @@ def public_message(error: FairscribeError) -> str:
 
 def answer_with_problems(app: FastAPI) -> None:
     """Make every error of `app` a problem."""
-    app.add_exception_handler(FairscribeError, _fairscribe_error)
+    app.add_exception_handler(FairscribeError, fairscribe_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(Exception, _anything_else)
 
 
-async def _fairscribe_error(request: Request, error: Exception) -> Response:
+async def fairscribe_error(request: Request, error: Exception) -> Response:
+    """The answer to a request that ended in one of our errors."""
     assert isinstance(error, FairscribeError)
     if isinstance(error, PartDown):
         log().warning("part_down", why=error.message)

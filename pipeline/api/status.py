@@ -12,10 +12,26 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Cancelled, Job, JobPage, Status
 from pipeline.api.described import problems
-from pipeline.api.given import GivenJobId, GivenParts, existing_job, flower_of
+from pipeline.api.door import revoked
+from pipeline.api.given import (
+    GivenJobId,
+    GivenParts,
+    GivenReader,
+    existing_job,
+    flower_of,
+    needs,
+)
 from pipeline.api.transcripts import TRANSCRIPT_ANSWERS, GivenDownload, GivenFormat, render
+from pipeline.caller import Caller, Scope
 from pipeline.clock import SystemClock
-from pipeline.errors import BadRequest, NoSuchJob, NotRetryable, PartDown, TranscriptNotReady
+from pipeline.errors import (
+    BadRequest,
+    KeyUnknown,
+    NoSuchJob,
+    NotRetryable,
+    PartDown,
+    TranscriptNotReady,
+)
 from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
@@ -24,7 +40,8 @@ from pipeline.steps.erase import erase as erase_job
 from pipeline.steps.forecast import forecast_job
 from pipeline.steps.forecast.told import UNKNOWN, Forecast
 from pipeline.steps.retry import retry as retry_job
-from pipeline.store import views
+from pipeline.store import accesses, views
+from pipeline.store.accesses import Action
 from pipeline.store.session import transaction
 
 router = APIRouter(tags=["jobs"])
@@ -40,6 +57,7 @@ WaitS = Annotated[
 @router.get(
     "/v1/jobs/{job_id}",
     summary="Read a job",
+    dependencies=needs(Scope.READ),
     responses=problems(BadRequest, NoSuchJob, PartDown),
 )
 async def read_job(
@@ -53,6 +71,8 @@ async def read_job(
         view = await run_in_threadpool(existing_job, parts, job_id)
         left_s = deadline_s - clock.monotonic_s()
         if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
+            if wait and await revoked(request):
+                raise KeyUnknown
             stands = await run_in_threadpool(_stands, parts, view)
             return Job.of(view, stands, flower_of(parts.settings))
         await asyncio.sleep(min(WAIT_TICK_S, left_s))
@@ -65,6 +85,7 @@ async def read_job(
     responses=TRANSCRIPT_ANSWERS | problems(BadRequest, NoSuchJob, TranscriptNotReady, PartDown),
 )
 def read_transcript(
+    caller: GivenReader,
     parts: GivenParts,
     job_id: GivenJobId,
     format: GivenFormat = "json",
@@ -74,14 +95,21 @@ def read_transcript(
     ] = False,
 ) -> Response:
     """The transcript in the format asked for, once the job is completed."""
-    body = so_far(parts.store, job_id) if partial else _whole(parts, job_id)
+    if partial:
+        body = so_far(parts.store, job_id)
+        with transaction(parts.store) as c:  # before a word of it goes out
+            accesses.record(c, caller, Action.READ, job_id, format)
+    else:
+        body = _whole(parts, job_id, caller, format)
     return render(body, format, existing_job(parts, job_id).file_name if download else None)
 
 
-def _whole(parts: Parts, job_id: str) -> dict[str, Any]:
+def _whole(parts: Parts, job_id: str, caller: Caller, format: str) -> dict[str, Any]:
     with transaction(parts.store) as c:
         body = views.transcript_body(c, job_id)
         view = views.view(c, job_id) if body is None else None
+        if body is not None:
+            accesses.record(c, caller, Action.READ, job_id, format)
     if body is None:
         raise _not_ready(view)
     return body
@@ -89,6 +117,7 @@ def _whole(parts: Parts, job_id: str) -> dict[str, Any]:
 
 @router.get("/v1/jobs", summary="List jobs", responses=problems(BadRequest, PartDown))
 def list_jobs(
+    caller: GivenReader,
     parts: GivenParts,
     status: Annotated[Status | None, Query(description="Only jobs of this status")] = None,
     batch: Annotated[str | None, Query(description="Only jobs of this batch")] = None,
@@ -109,6 +138,7 @@ def list_jobs(
         # one more than asked for tells whether there is a next page
         found = views.list_jobs(
             c,
+            caller=caller,
             states=states_of(status) if status else (),
             batch_id=batch,
             created=(created_after, created_before),
@@ -124,6 +154,7 @@ def list_jobs(
 @router.post(
     "/v1/jobs/{job_id}/cancel",
     summary="Cancel a job",
+    dependencies=needs(Scope.SUBMIT),
     responses=problems(NoSuchJob, PartDown),
 )
 def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
@@ -137,6 +168,7 @@ def cancel(parts: GivenParts, job_id: GivenJobId) -> Cancelled:
     "/v1/jobs/{job_id}/retry",
     status_code=202,
     summary="Retry a job",
+    dependencies=needs(Scope.SUBMIT),
     responses=problems(NoSuchJob, NotRetryable, PartDown),
 )
 def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
@@ -149,6 +181,7 @@ def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
     "/v1/jobs/{job_id}",
     status_code=204,
     summary="Erase a job",
+    dependencies=needs(Scope.SUBMIT),
     responses=problems(NoSuchJob, PartDown),
 )
 def erase(parts: GivenParts, job_id: GivenJobId) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from pipeline.api.described import problems
-from pipeline.api.given import GivenParts
+from pipeline.api.given import GivenParts, needs
 from pipeline.api.queue_bodies import (
     ComparisonView,
     ReplayedView,
@@ -17,6 +17,7 @@ from pipeline.api.queue_bodies import (
     TrialRequest,
     TrialView,
 )
+from pipeline.caller import Scope
 from pipeline.errors import BadRequest, NoSuchTrial, PartDown, TooFewJobs, TrialRunning
 from pipeline.scheduling.policies import Policy, parse_policy
 from pipeline.steps import trial as step
@@ -25,7 +26,7 @@ from pipeline.store import policies, trials
 from pipeline.store.session import transaction
 from pipeline.store.trials import Trial
 
-router = APIRouter(tags=["queue"])
+router = APIRouter(tags=["queue"], dependencies=needs(Scope.OPERATE))
 
 TrialId = Annotated[int, Path(description="As `POST /v1/policy/trials` gave it", ge=1, lt=2**63)]
 

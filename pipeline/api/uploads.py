@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import AcceptedFile, Reason, Submission
 from pipeline.api.described import BINARY, problems
-from pipeline.api.given import GivenParts
+from pipeline.api.given import GivenParts, GivenSubmitter
 from pipeline.api.idempotency import Carried, checked_key, once
 from pipeline.api.problems import public_message
 from pipeline.api.said import SPEAKER_LIMIT, TEXTS
@@ -34,6 +34,7 @@ from pipeline.steps.accept import (
     hand_over,
     new_job_id,
 )
+from pipeline.store.submissions import kept_key
 
 router = APIRouter(tags=["jobs"])
 
@@ -109,7 +110,11 @@ Key = Annotated[
     responses=problems(BadRequest, KeyReused, RequestInProgress, PartDown),
 )
 async def submit(
-    request: Request, response: Response, parts: GivenParts, idempotency_key: Key = None
+    request: Request,
+    response: Response,
+    caller: GivenSubmitter,
+    parts: GivenParts,
+    idempotency_key: Key = None,
 ) -> Submission:
     """Submit recordings, as files or by their URLs. Each becomes a job of its own, durable when
     this answers.
@@ -119,11 +124,11 @@ async def submit(
     limit_bytes, folder = parts.settings.max_upload_bytes, parts.settings.home / "uploads"
     longest_s = parts.settings.max_duration_h * 3600
     async with read_submission(request, folder, limit_bytes, longest_s) as submitted:
-        asked = _Request(parts, submitted, limit_bytes)
+        asked = _Request(parts, caller.tenant, submitted, limit_bytes)
         if idempotency_key is None:
             answer, _ = await run_in_threadpool(asked.carry_out, asked.new_ids())
         else:
-            key = checked_key(idempotency_key)
+            key = kept_key(caller, checked_key(idempotency_key))
             fingerprint = submitted.fingerprint()
             ids = asked.new_ids()
             answer, replayed = await run_in_threadpool(
@@ -139,6 +144,7 @@ class _Request:
     """One submission while it is carried out. Its methods block: call them in a thread."""
 
     parts: Parts
+    tenant: str | None
     submitted: Submitted
     limit_bytes: int
     urls: list[str | BadRequest] = field(default_factory=list)
@@ -147,6 +153,10 @@ class _Request:
 
     def __post_init__(self) -> None:
         self.urls = self.submitted.checked_urls()
+
+    @property
+    def _said(self) -> dict[str, Any]:
+        return {**self.submitted.said, "tenant": self.tenant}
 
     def new_ids(self) -> list[str]:
         """An id for each recording that can become a job: files, then URLs."""
@@ -178,7 +188,7 @@ class _Request:
 
     def _accept_files(self, job_ids: Sequence[str], again: bool) -> None:
         for file, job_id in zip(self.submitted.files, job_ids, strict=False):
-            upload = Upload(file.name, self.submitted.chunks(file), **self.submitted.said)
+            upload = Upload(file.name, self.submitted.chunks(file), **self._said)
             store, storage = self.parts.store, self.parts.storage
             done = accept(store, storage, upload, self.limit_bytes, job_id, again=again)
             self.accepted[job_id] = done
@@ -188,7 +198,7 @@ class _Request:
         pairs = list(zip(job_ids, good, strict=True))
         for start in range(0, len(pairs), _URLS_AT_ONCE):
             page = dict(pairs[start : start + _URLS_AT_ONCE])
-            for done in accept_urls(self.parts.store, page, self.submitted.said):
+            for done in accept_urls(self.parts.store, page, self._said):
                 self.accepted[done.job_id] = done
 
     def _answer(self, job_ids: Sequence[str], down: PartDown | None) -> Submission:

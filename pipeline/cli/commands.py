@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from pipeline.cli import (
+    access_commands,
     batch_commands,
     job_commands,
+    key_commands,
     local,
     policy_commands,
     queue_table,
@@ -22,10 +24,10 @@ from pipeline.cli import (
 )
 from pipeline.cli.local import Json
 from pipeline.cli.service import connect
-from pipeline.errors import BadRequest, BadSetting, FairscribeError, PartDown
+from pipeline.errors import BadRequest, BadSetting, FairscribeError, NotAllowed, PartDown
 from pipeline.settings import read_settings
 
-EXIT = {BadSetting: 2, BadRequest: 2, PartDown: 2}
+EXIT = {BadSetting: 2, BadRequest: 2, PartDown: 2, NotAllowed: 2}
 """Error class -> exit code; any other is 1."""
 
 app = typer.Typer(
@@ -35,9 +37,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (local, submit_command, batch_commands, job_commands, simulate):
+for part in (local, submit_command, batch_commands, job_commands, access_commands, simulate):
     app.add_typer(part.app)
 app.add_typer(policy_commands.app, name="policy")
+app.add_typer(key_commands.app, name="key")
 
 
 def main() -> None:

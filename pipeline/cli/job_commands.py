@@ -116,7 +116,7 @@ def list_jobs(
 ) -> None:
     """List jobs, oldest first."""
     service = connect(read_settings())
-    asked = {"status": status, "batch": batch, "created_after": since and _time(since)}
+    asked = {"status": status, "batch": batch, "created_after": since and time_of(since)}
     if newest:
         asked["order"] = "newest"
     jobs, cursor = jobs_of(service, limit=limit, **asked)
@@ -126,7 +126,7 @@ def list_jobs(
         show.print_jobs(jobs, more=cursor is not None)
 
 
-def _time(text: str) -> str:
+def time_of(text: str) -> str:
     """A time as the API reads it: with its offset; what names none is local.
 
     Raises `BadRequest` for what is neither a time nor a length of time.

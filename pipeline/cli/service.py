@@ -6,15 +6,19 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import httpx
 
 from pipeline.errors import (
     BadRequest,
+    Erased,
     FairscribeError,
+    KeyMissing,
     KeyReused,
+    KeyUnknown,
+    NoRecording,
     NoSuchBatch,
     NoSuchCall,
     NoSuchJob,
@@ -22,6 +26,7 @@ from pipeline.errors import (
     NotRetryable,
     PartDown,
     RequestInProgress,
+    ScopeMissing,
     TooFewJobs,
     TranscriptNotReady,
     TrialRunning,
@@ -34,6 +39,7 @@ TIMEOUT = httpx.Timeout(connect=5.0, read=300.0, write=300.0, pool=5.0)
 _KINDS = (
     *(BadRequest, KeyReused, NoSuchBatch, NoSuchCall, NoSuchJob, NotRetryable),
     *(PartDown, NoSuchTrial, TrialRunning, TooFewJobs, TranscriptNotReady),
+    *(Erased, KeyMissing, KeyUnknown, NoRecording, ScopeMissing),
 )
 _ERRORS = {kind.code: kind for kind in _KINDS}
 
@@ -89,10 +95,20 @@ def find_api(settings: Settings) -> str:
 class Service:
     """The API at `url`. Every method raises the errors of the API, and `Unreachable`."""
 
-    def __init__(self, url: str, *, through_proxy: bool, timeout: httpx.Timeout = TIMEOUT) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        through_proxy: bool,
+        timeout: httpx.Timeout = TIMEOUT,
+        api_key: str | None = None,
+    ) -> None:
         """`through_proxy`: whether the proxies of the environment may be used."""
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=timeout, trust_env=through_proxy)
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._http = httpx.Client(
+            base_url=url, timeout=timeout, trust_env=through_proxy, headers=headers
+        )
 
     def get(self, path: str, **params: Any) -> Any:
         """GET; the answer's JSON. Parameters that are None are left out."""
@@ -153,6 +169,20 @@ class Service:
         except (httpx.TransportError, httpx.StreamError) as error:
             raise Unreachable(f"The service at {self.url} went away.") from error
 
+    def download(self, path: str, into: BinaryIO) -> int:
+        """GET a file into an open one; how many bytes came."""
+        size = 0
+        try:
+            with self._http.stream("GET", path) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise self._error(answer)
+                for chunk in answer.iter_bytes():
+                    size += into.write(chunk)
+        except (httpx.TransportError, httpx.StreamError, httpx.InvalidURL) as error:
+            raise Unreachable(f"The service at {self.url} went away.") from error
+        return size
+
     def close(self) -> None:
         """End all connections, also those in use by other threads."""
         self._http.close()
@@ -208,7 +238,12 @@ def call_path(call_id: str) -> str:
 def connect(settings: Settings, timeout: httpx.Timeout = TIMEOUT) -> Service:
     """The service these settings point to; asks nothing yet."""
     # a proxy between us and our own machine would only be in the way
-    return Service(find_api(settings), through_proxy=settings.api_url is not None, timeout=timeout)
+    return Service(
+        find_api(settings),
+        through_proxy=settings.api_url is not None,
+        timeout=timeout,
+        api_key=settings.api_key,
+    )
 
 
 def _after_s(answer: httpx.Response) -> float:

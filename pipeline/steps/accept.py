@@ -47,6 +47,8 @@ class Upload:
     """Wanted by then."""
     wait_budget_s: float | None = None
     """How long it may wait for an engine."""
+    tenant: str | None = None
+    """Whose it is; None where keys are off."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def accept(
 def accept_urls(store: Engine, urls: Mapping[str, str], said: Mapping[str, Any]) -> list[Accepted]:
     """A job for each {job id: checked URL}, in one transaction; those that are there stay.
 
-    `said` holds what `Upload` calls batch_id, language, metadata, options, duration_hint_s,
+    `said` holds what `Upload` calls tenant, batch_id, language, metadata, options, duration_hint_s,
     deadline and wait_budget_s. Raises `PartDown`: whether they were made is then not known.
     """
     rows = {
@@ -172,6 +174,7 @@ def _commit(
         "duration_hint_s": upload.duration_hint_s,
         "deadline": upload.deadline,
         "wait_budget_s": upload.wait_budget_s,
+        "tenant": upload.tenant,
         "storage_key": key,
         "size_bytes": size_bytes,
         "sha256": sha256,

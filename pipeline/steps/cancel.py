@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
+from pipeline.caller import Caller
 from pipeline.job import STAGES
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.store import batches, jobs
@@ -28,15 +29,17 @@ def cancel(store: Engine, queues: dict[str, RedisQueue], job_id: str) -> bool:
     return before is not None
 
 
-def cancel_batch(store: Engine, queues: dict[str, RedisQueue], batch_id: str) -> int:
-    """Cancel all jobs of a batch that have not ended; how many that were.
+def cancel_batch(
+    store: Engine, queues: dict[str, RedisQueue], batch_id: str, caller: Caller
+) -> int:
+    """Cancel all jobs of a batch, as it exists for `caller`, that have not ended; how many.
 
     Raises `PartDown`: then some of them may be cancelled, and asking again does the rest.
     """
     cancelled, after = 0, None
     while True:
         with transaction(store) as c:
-            stopped, after = batches.cancel_page(c, batch_id, after, PAGE)
+            stopped, after = batches.cancel_page(c, batch_id, after, PAGE, caller)
         for queue in queues.values():
             queue.retract(stopped)
         cancelled += len(stopped)

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from pipeline.caller import Caller
 from pipeline.errors import BadRequest, NoSuchCall, TranscriptNotReady
 from pipeline.job import JobView, State, public_status
 from pipeline.store import calls
@@ -33,14 +34,15 @@ class Recording:
     """The job that was sent again for the same leg at the same time, and counts in its place."""
 
 
-def recordings(store: Engine, call_id: str) -> list[Recording]:
-    """The recordings of a call, the oldest first. Raises `NoSuchCall`, `BadRequest`, `PartDown`.
+def recordings(store: Engine, call_id: str, caller: Caller) -> list[Recording]:
+    """The recordings of a call that exist for `caller`, the oldest first. Raises `NoSuchCall`,
+    `BadRequest`, `PartDown`.
 
     A leg that was named, and sent again for the same moment of the call, counts once: the newest
     that has not failed or been cancelled.
     """
     with transaction(store) as c:
-        views = calls.recordings_of(c, call_id, LEGS + 1)
+        views = calls.recordings_of(c, call_id, LEGS + 1, caller)
     if not views:
         raise NoSuchCall
     if len(views) > LEGS:

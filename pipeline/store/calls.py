@@ -8,7 +8,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Text, literal_column, select
 
+from pipeline.caller import Caller
 from pipeline.job import JobView
+from pipeline.store.rows import seen_by
 from pipeline.store.tables import CALL_ID, jobs, transcripts
 from pipeline.store.views import as_view
 
@@ -16,10 +18,10 @@ _named = literal_column(CALL_ID.text, Text)
 """In the words of the index: a key that is a parameter would not be found by it."""
 
 
-def recordings_of(c: Connection, call_id: str, limit: int) -> list[JobView]:
-    """The jobs that name this call, the oldest first, `limit` at most."""
-    query = select(jobs).where(_named == call_id).order_by(jobs.c.id).limit(limit)
-    return [as_view(row) for row in c.execute(query)]
+def recordings_of(c: Connection, call_id: str, limit: int, caller: Caller) -> list[JobView]:
+    """The jobs that name this call and exist for `caller`, the oldest first, `limit` at most."""
+    query = select(jobs).where(_named == call_id, seen_by(caller))
+    return [as_view(row) for row in c.execute(query.order_by(jobs.c.id).limit(limit))]
 
 
 def transcripts_of(c: Connection, job_ids: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
+from pipeline.caller import Caller
 from pipeline.job import STAGES, State
 from pipeline.scheduling.policies import Waiting
-from pipeline.store.rows import ago, first_id_since, now
+from pipeline.store.rows import ago, first_id_since, now, seen_by
 from pipeline.store.tables import jobs
 
 
@@ -91,9 +92,9 @@ class RestOfBatch:
     unprobed: Sequence[Unprobed]
 
 
-def rest_of_batch(c: Connection, batch_id: str) -> RestOfBatch:
-    """What of a batch has not ended."""
-    mine = jobs.c.batch_id == batch_id
+def rest_of_batch(c: Connection, batch_id: str, caller: Caller) -> RestOfBatch:
+    """What of a batch, as it exists for `caller`, has not ended."""
+    mine = and_(jobs.c.batch_id == batch_id, seen_by(caller))
     waiting: dict[State, list[Waiting]] = {stage.waiting: [] for stage in STAGES}
     for row in c.execute(
         select(jobs.c.state, jobs.c.bucket, func.max(jobs.c.arrival_ms).label("arrival_ms"))
@@ -103,15 +104,15 @@ def rest_of_batch(c: Connection, batch_id: str) -> RestOfBatch:
         waiting[State(row.state)].append(Waiting("", row.bucket or 0, row.arrival_ms))
     working = [stage.working.value for stage in STAGES]
     held = c.execute(select(*_COLUMNS).where(mine, jobs.c.state.in_(working)))
-    return RestOfBatch(waiting, [_standing(row) for row in held], _unprobed(c, batch_id))
+    return RestOfBatch(waiting, [_standing(row) for row in held], _unprobed(c, mine))
 
 
-def _unprobed(c: Connection, batch_id: str) -> list[Unprobed]:
-    mean_s = select(func.avg(jobs.c.duration_s)).where(jobs.c.batch_id == batch_id)
+def _unprobed(c: Connection, mine: ColumnElement[bool]) -> list[Unprobed]:
+    mean_s = select(func.avg(jobs.c.duration_s)).where(mine)
     length_s = func.coalesce(jobs.c.duration_hint_s, mean_s.scalar_subquery())
     one = (
         select(length_s.label("length_s"), jobs.c.arrival_ms)
-        .where(jobs.c.batch_id == batch_id, jobs.c.state == State.RECEIVED.value)
+        .where(mine, jobs.c.state == State.RECEIVED.value)
         .subquery()
     )
     rows = c.execute(

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, func, select, true, update
 
+from pipeline.caller import Caller
 from pipeline.job import MOVES, State
 from pipeline.scheduling.policies import Waiting
 from pipeline.store.tables import jobs
@@ -28,6 +29,11 @@ def first_id_since(moment_ms: int) -> UUID:
     that asks for larger ones reads new rows only. A minute is left for clocks that differ.
     """
     return UUID(int=max(0, moment_ms - 60_000) << 80)
+
+
+def seen_by(caller: Caller) -> ColumnElement[bool]:
+    """Jobs that exist for `caller`: its tenant's; all of them where keys are off."""
+    return true() if caller.key_id is None else jobs.c.tenant == caller.tenant
 
 
 def move(

@@ -1,4 +1,7 @@
-"""Requests that may be sent twice and are carried out once: what became of an Idempotency-Key."""
+"""Requests that may be sent twice and are carried out once: what became of an Idempotency-Key.
+
+Each tenant chooses its own: they are kept under `TENANT KEY`, and neither holds a space.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from pipeline.caller import Caller
 from pipeline.errors import KeyReused, RequestInProgress
 from pipeline.store.rows import ago, now
 from pipeline.store.tables import submissions
@@ -30,6 +34,15 @@ class Submitting:
     """Names this claim of the key."""
     job_ids: tuple[str, ...]
     """For its recordings, in their order: those of the first try, whoever makes them."""
+
+
+def kept_key(caller: Caller, key: str) -> str:
+    """What an Idempotency-Key of this caller is kept under.
+
+    >>> kept_key(Caller("1a", "acme", frozenset()), "tuesday")
+    'acme tuesday'
+    """
+    return key if caller.tenant is None else f"{caller.tenant} {key}"
 
 
 def claim(

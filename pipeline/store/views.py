@@ -9,7 +9,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Select, select
 
+from pipeline.caller import ANYONE, Caller
 from pipeline.job import JobView, State
+from pipeline.store.rows import seen_by
 from pipeline.store.tables import jobs, transcripts
 
 
@@ -19,15 +21,23 @@ def view(c: Connection, job_id: str) -> JobView | None:
     return as_view(row) if row else None
 
 
-def views(c: Connection, job_ids: Sequence[str]) -> dict[str, JobView]:
-    """Several jobs at once, by id; unknown ids are left out."""
-    rows = c.execute(select(jobs).where(jobs.c.id.in_([UUID(j) for j in job_ids])))
+def views(c: Connection, job_ids: Sequence[str], caller: Caller = ANYONE) -> dict[str, JobView]:
+    """Several jobs at once, by id; those that do not exist for `caller` are left out."""
+    wanted = jobs.c.id.in_([UUID(j) for j in job_ids])
+    rows = c.execute(select(jobs).where(wanted, seen_by(caller)))
     return {str(row.id): as_view(row) for row in rows}
+
+
+def exists_for(c: Connection, job_id: str, caller: Caller) -> bool:
+    """Whether there is such a job, for this caller."""
+    query = select(jobs.c.id).where(jobs.c.id == UUID(job_id), seen_by(caller))
+    return c.execute(query).first() is not None
 
 
 def list_jobs(
     c: Connection,
     *,
+    caller: Caller = ANYONE,
     states: Sequence[State] = (),
     batch_id: str | None = None,
     created: tuple[datetime | None, datetime | None] = (None, None),
@@ -35,11 +45,12 @@ def list_jobs(
     newest_first: bool = False,
     limit: int = 100,
 ) -> list[JobView]:
-    """Jobs by id, which is by age, after the one with id `after`; of these states and this batch.
+    """Jobs by id, which is by age, after the one with id `after`; of these states and this batch,
+    those that exist for `caller`.
 
     `created`: only those that came at or after the first and before the second moment.
     """
-    query: Select[Any] = select(jobs)
+    query: Select[Any] = select(jobs).where(seen_by(caller))
     if states:
         query = query.where(jobs.c.state.in_([state.value for state in states]))
     if batch_id is not None:
@@ -54,6 +65,18 @@ def list_jobs(
         query = query.where(beyond)
     order = jobs.c.id.desc() if newest_first else jobs.c.id
     return [as_view(row) for row in c.execute(query.order_by(order).limit(limit))]
+
+
+def recording_of(c: Connection, job_id: str) -> Any:
+    """Where a job's recording is and what it is, as a row; None when there is no such job.
+
+    storage_key, sha256 (empty until it is stored), file_name, container, audio_erased_at.
+    """
+    columns = (
+        *(jobs.c.storage_key, jobs.c.sha256, jobs.c.file_name, jobs.c.container),
+        jobs.c.audio_erased_at,
+    )
+    return c.execute(select(*columns).where(jobs.c.id == UUID(job_id))).first()
 
 
 def transcript_body(c: Connection, job_id: str) -> dict[str, Any] | None:

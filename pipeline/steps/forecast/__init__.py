@@ -14,6 +14,7 @@ from typing import Protocol
 
 from sqlalchemy import Engine
 
+from pipeline.caller import ANYONE, Caller
 from pipeline.job import STAGES, SURVEY, Stage
 from pipeline.queue.order import Ahead
 from pipeline.queue.redis_queue import RedisQueue
@@ -83,8 +84,9 @@ def forecast_job(parts: Sources, job_id: str) -> Forecast:
     return Forecast(ahead.position, outlook.times(standing, ahead))
 
 
-def forecast_batch(parts: Sources, batch_id: str) -> Times | None:
-    """When the last job of the batch ends; 0 when all have, None when nobody can say.
+def forecast_batch(parts: Sources, batch_id: str, caller: Caller = ANYONE) -> Times | None:
+    """When the last job of the batch, as it exists for `caller`, ends; 0 when all have, None when
+    nobody can say.
 
     A job that is not probed yet is taken to be as long as its sender said, else as the batch's
     mean; its probe is taken to cost no time. Nobody can say while neither is known, or a stage that
@@ -92,7 +94,7 @@ def forecast_batch(parts: Sources, batch_id: str) -> Times | None:
     """
     outlook = look(parts)
     with transaction(parts.store) as c:
-        batch = load.rest_of_batch(c, batch_id)
+        batch = load.rest_of_batch(c, batch_id, caller)
     if any(one.length_s is None for one in batch.unprobed):
         return None
     coming = _coming(batch.unprobed, outlook.measures.language)
