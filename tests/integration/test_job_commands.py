@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.cli import news as news_of_cli
 from pipeline.cli import watch as watch_of_cli
-from pipeline.cli.job_commands import _time
+from pipeline.cli.job_commands import time_of
 from pipeline.errors import BadRequest
 from pipeline.parts import Parts
 from tests import driven
@@ -83,16 +83,20 @@ def test_list_has_the_newest_first_or_only_the_new(run: Run, parts: Parts) -> No
 @pytest.mark.parametrize("text", ["", "x", "-1h", "1w", "2026-13-01", "9" * 30 + "d", "d", "²h"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
-        _time(text)
+        time_of(text)
 
 
 def test_a_time_is_told_with_its_offset() -> None:
-    assert datetime.fromisoformat(_time("2026-03-02T09:00+02:00")) == datetime(
+    assert datetime.fromisoformat(time_of("2026-03-02T09:00+02:00")) == datetime(
         2026, 3, 2, 7, tzinfo=UTC
     )
-    assert datetime.fromisoformat(_time("2026-03-02")).tzinfo is not None
+    assert datetime.fromisoformat(time_of("2026-03-02")).tzinfo is not None
     assert (
-        abs(datetime.now(UTC).timestamp() - 5400 - datetime.fromisoformat(_time("90m")).timestamp())
+        abs(
+            datetime.now(UTC).timestamp()
+            - 5400
+            - datetime.fromisoformat(time_of("90m")).timestamp()
+        )
         < 5
     )
 
