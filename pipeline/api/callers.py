@@ -14,7 +14,7 @@ from pipeline.api.given import GivenCaller, GivenParts, needs
 from pipeline.caller import Scope
 from pipeline.errors import BadRequest, PartDown
 from pipeline.store import accesses
-from pipeline.store.accesses import Access, Action
+from pipeline.store.accesses import Access
 from pipeline.store.session import transaction
 
 router = APIRouter(tags=["access"])
@@ -36,7 +36,10 @@ class AccessView(BaseModel):
     """One time somebody read, heard or erased something, or a key was made or ended."""
 
     at: datetime = Field(description="When")
-    action: Action = Field(description="What was done", examples=["read"])
+    action: str = Field(
+        description="What was done: read, listened, erased, key_added, key_revoked",
+        examples=["read"],
+    )
     job_id: UUID | None = Field(description="To which job; null: to a key")
     key_id: str | None = Field(
         description="By which API key; null: keys were off, or this machine's command line",

@@ -1,4 +1,4 @@
-"""Commands about API keys and tenants: `key add`, `list`, `revoke`, `share`.
+"""Commands about API keys and tenants: `key add`, `list`, `revoke`, `share`, `adopt`.
 
 They ask Postgres itself, the one the settings name or the one `up` brought: the first key is made
 before anybody may call the API. So whoever can reach Postgres from here may make keys.
@@ -33,6 +33,8 @@ app = typer.Typer(help="API keys, and the tenants they belong to.", no_args_is_h
 UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 LONGEST_S = 100 * 365 * 86_400.0
 NAME_LIMIT = 200
+PAGE = 1000
+"""Jobs given to a tenant in one transaction."""
 
 Tenant = Annotated[str, typer.Option(help="Whose jobs it makes and sees")]
 
@@ -136,6 +138,28 @@ def share_of(
         show.print_json({"tenant": tenant, "share": share or None})
     else:
         print(f"{tenant}  {share:g}" if share else f"{tenant}  no limit")
+
+
+@app.command()
+def adopt(
+    tenant: Annotated[str, typer.Argument(help="As keys name it")],
+    json: Json = False,
+) -> None:
+    """Give a tenant all jobs that came while keys were off, and belong to nobody."""
+    _check_tenant(tenant)
+    adopted, after = 0, None
+    while True:
+        with _postgres() as c:
+            from pipeline.store import keys
+
+            found, after = keys.adopt_page(c, tenant, after, PAGE)
+        adopted += found
+        if after is None:
+            break
+    if json:
+        show.print_json({"tenant": tenant, "adopted": adopted})
+    else:
+        print(f"{tenant}  {adopted:,} jobs")
 
 
 @contextmanager

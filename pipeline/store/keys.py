@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -22,7 +23,7 @@ from sqlalchemy.dialects.postgresql import insert
 from pipeline.caller import Caller, Scope
 from pipeline.errors import NoSuchKey
 from pipeline.store.rows import ago, now
-from pipeline.store.tables import api_keys, tenants
+from pipeline.store.tables import api_keys, jobs, tenants
 
 SECRET_BYTES = 32
 
@@ -128,6 +129,19 @@ def give_share(c: Connection, tenant: str, share: float | None) -> None:
     """
     made = insert(tenants).values(name=tenant, share=share)
     c.execute(made.on_conflict_do_update(index_elements=[tenants.c.name], set_={"share": share}))
+
+
+def adopt_page(c: Connection, tenant: str, after: str | None, limit: int) -> tuple[int, str | None]:
+    """Give `tenant` the next jobs by id that belong to nobody, for they came while keys were off:
+    (how many, where to go on or None). A tenant that is new is made.
+    """
+    c.execute(insert(tenants).values(name=tenant).on_conflict_do_nothing())
+    query = select(jobs.c.id).where(jobs.c.tenant.is_(None))
+    if after is not None:
+        query = query.where(jobs.c.id > UUID(after))
+    ids = list(c.scalars(query.order_by(jobs.c.id).limit(limit).with_for_update()))
+    c.execute(update(jobs).where(jobs.c.id.in_(ids)).values(tenant=tenant))
+    return len(ids), str(ids[-1]) if len(ids) == limit else None
 
 
 def kept(c: Connection, key_id: str) -> Kept | None:

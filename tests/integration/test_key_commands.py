@@ -14,7 +14,7 @@ from pipeline.store import keys
 from pipeline.store.session import transaction
 from tests import driven
 from tests.integration.conftest import Run
-from tests.keyed import id_of
+from tests.keyed import id_of, new_key
 from tests.listening import listening
 
 
@@ -88,6 +88,18 @@ def test_a_tenant_gets_its_share(alone: Run, parts: Parts) -> None:
     assert shares() == {"acme": 2.5, "new": 1.0}
     assert alone("key", "share", "acme", "0", "--json").json == {"tenant": "acme", "share": None}
     assert shares()["acme"] is None
+
+
+def test_jobs_from_before_there_were_keys_are_given_to_a_tenant(
+    keyed: Run, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.cli.key_commands.PAGE", 2)
+    old = [driven.received(parts, f"{n}.wav") for n in range(5)]
+    monkeypatch.setenv("FAIRSCRIBE_API_KEY", new_key(parts, "acme"))
+    assert keyed("list", "--json").json["jobs"] == []
+    assert keyed("key", "adopt", "acme").out == "acme  5 jobs\n"
+    assert [job["id"] for job in keyed("list", "--json").json["jobs"]] == old
+    assert keyed("key", "adopt", "rival", "--json").json["adopted"] == 0
 
 
 @pytest.mark.parametrize(
