@@ -15,6 +15,7 @@ from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.described import openai_problems
+from pipeline.api.door import revoked
 from pipeline.api.form import read_form
 from pipeline.api.given import GivenParts, GivenReader, existing_job, needs
 from pipeline.api.openai_bodies import Model, ModelList
@@ -34,6 +35,7 @@ from pipeline.clock import SystemClock
 from pipeline.errors import (
     FairscribeError,
     JobFailed,
+    KeyUnknown,
     PartDown,
     RecordingRefused,
     TranscriptNotReady,
@@ -135,6 +137,8 @@ async def _hear(request: Request, caller: Caller, parts: Parts, task: str) -> Re
     view = await _ended(request, parts, accepted.job_id)
     if view is None:
         return Response(status_code=HUNG_UP)
+    if await revoked(request):
+        raise KeyUnknown
     body = await run_in_threadpool(_transcript, parts, view, caller, asked.response_format)
     return _answer(body, asked.response_format, accepted.job_id)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from starlette.routing import Route
 
 from pipeline.api.app import create
 from pipeline.api.door import OPEN
@@ -27,7 +27,7 @@ ANY = set(Scope)
 
 
 @dataclass(frozen=True)
-class Route:
+class Door:
     """What a route asks of a key, and whether it is about something that is somebody's."""
 
     needs: tuple[set[Scope], ...]
@@ -43,36 +43,36 @@ SPOKEN = {"files": {"file": ("call.wav", b"RIFF")}, "data": {"model": "whisper-1
 RENAMED = {"json": {"policy": "sjf"}}
 
 ROUTES = {
-    "POST /v1/jobs": Route((SUBMIT,), send={"files": {"files": ("call.wav", b"RIFF")}}),
-    "GET /v1/jobs": Route((READ,)),
-    "GET /v1/jobs/{job_id}": Route((READ,), owned=True),
-    "GET /v1/jobs/{job_id}/transcript": Route((READ,), owned=True),
-    "GET /v1/jobs/{job_id}/audio": Route((LISTEN,), owned=True),
-    "POST /v1/jobs/{job_id}/cancel": Route((SUBMIT,), owned=True),
-    "POST /v1/jobs/{job_id}/retry": Route((SUBMIT,), owned=True),
-    "DELETE /v1/jobs/{job_id}": Route((SUBMIT,), owned=True),
-    "GET /v1/batches": Route((READ,)),
-    "GET /v1/batches/{batch_id:path}": Route((READ,), owned=True),
-    "GET /v1/batches/{batch_id:path}/events": Route((READ,), owned=True),
-    "POST /v1/batches/{batch_id:path}/cancel": Route((SUBMIT,), owned=True),
-    "GET /v1/calls/{call_id:path}": Route((READ,), owned=True),
-    "GET /v1/calls/{call_id:path}/transcript": Route((READ,), owned=True),
-    "POST /v1/audio/transcriptions": Route((SUBMIT, READ), send=SPOKEN),
-    "POST /v1/audio/translations": Route((SUBMIT, READ), send=SPOKEN),
-    "GET /v1/models": Route((ANY,)),
-    "GET /v1/models/{model:path}": Route((ANY,)),
-    "GET /v1/me": Route((ANY,)),
-    "GET /v1/queue": Route((READ | OPERATE,)),
-    "GET /v1/policy": Route((OPERATE,)),
-    "PUT /v1/policy": Route((OPERATE,), send=RENAMED),
-    "GET /v1/policy/history": Route((OPERATE,)),
-    "GET /v1/policy/replay": Route((OPERATE,)),
-    "GET /v1/policy/trials": Route((OPERATE,)),
-    "POST /v1/policy/trials": Route((OPERATE,), send=RENAMED),
-    "GET /v1/policy/trials/{trial_id}": Route((OPERATE,)),
-    "POST /v1/policy/trials/{trial_id}/stop": Route((OPERATE,)),
-    "GET /v1/accesses": Route((OPERATE,)),
-    "GET /metrics": Route((OPERATE,)),
+    "POST /v1/jobs": Door((SUBMIT,), send={"files": {"files": ("call.wav", b"RIFF")}}),
+    "GET /v1/jobs": Door((READ,)),
+    "GET /v1/jobs/{job_id}": Door((READ,), owned=True),
+    "GET /v1/jobs/{job_id}/transcript": Door((READ,), owned=True),
+    "GET /v1/jobs/{job_id}/audio": Door((LISTEN,), owned=True),
+    "POST /v1/jobs/{job_id}/cancel": Door((SUBMIT,), owned=True),
+    "POST /v1/jobs/{job_id}/retry": Door((SUBMIT,), owned=True),
+    "DELETE /v1/jobs/{job_id}": Door((SUBMIT,), owned=True),
+    "GET /v1/batches": Door((READ,)),
+    "GET /v1/batches/{batch_id:path}": Door((READ,), owned=True),
+    "GET /v1/batches/{batch_id:path}/events": Door((READ,), owned=True),
+    "POST /v1/batches/{batch_id:path}/cancel": Door((SUBMIT,), owned=True),
+    "GET /v1/calls/{call_id:path}": Door((READ,), owned=True),
+    "GET /v1/calls/{call_id:path}/transcript": Door((READ,), owned=True),
+    "POST /v1/audio/transcriptions": Door((SUBMIT, READ), send=SPOKEN),
+    "POST /v1/audio/translations": Door((SUBMIT, READ), send=SPOKEN),
+    "GET /v1/models": Door((ANY,)),
+    "GET /v1/models/{model:path}": Door((ANY,)),
+    "GET /v1/me": Door((ANY,)),
+    "GET /v1/queue": Door((READ | OPERATE,)),
+    "GET /v1/policy": Door((OPERATE,)),
+    "PUT /v1/policy": Door((OPERATE,), send=RENAMED),
+    "GET /v1/policy/history": Door((OPERATE,)),
+    "GET /v1/policy/replay": Door((OPERATE,)),
+    "GET /v1/policy/trials": Door((OPERATE,)),
+    "POST /v1/policy/trials": Door((OPERATE,), send=RENAMED),
+    "GET /v1/policy/trials/{trial_id}": Door((OPERATE,)),
+    "POST /v1/policy/trials/{trial_id}/stop": Door((OPERATE,)),
+    "GET /v1/accesses": Door((OPERATE,)),
+    "GET /metrics": Door((OPERATE,)),
 }
 """A new route fails the test below until it stands here."""
 
@@ -119,10 +119,24 @@ def test_every_route_says_here_whom_it_lets_in() -> None:
     there = {
         f"{method} {route.path}"
         for route in create().routes
-        if isinstance(route, APIRoute) and route.path not in OPEN
-        for method in route.methods
+        if isinstance(route, Route) and route.path not in OPEN
+        for method in route.methods or ("WEBSOCKET",)
     }
     assert there == set(ROUTES)
+
+
+def test_with_postgres_away_nobody_comes_in_and_it_says_when_to_come_again(
+    open_api: Open, parts: Parts
+) -> None:
+    key = new_key(parts, "acme")
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    away = open_api(FAIRSCRIBE_KEYS="on", FAIRSCRIBE_DATABASE_URL=nowhere)
+    for name in ("POST /v1/jobs", "GET /v1/me", "POST /v1/audio/transcriptions"):
+        answer = asked(away, name, key, {})
+        assert (answer.status_code, code_of(answer)) == (503, "part_down")
+        assert int(answer.headers["retry-after"]) >= 1
+    assert asked(away, "GET /v1/me", None, {}).status_code == 401, "this is known without Postgres"
+    assert away.get("/v1/health").status_code == 200
 
 
 def test_without_a_key_that_is_known_nobody_comes_in_anywhere(
@@ -199,6 +213,22 @@ def test_no_list_shows_anothers(api: TestClient, parts: Parts) -> None:
     assert ids["job_id"] in api.get("/v1/jobs", headers=acme).text
 
 
+def test_pages_are_filled_with_ones_own(api: TestClient, parts: Parts) -> None:
+    rival = bearing(new_key(parts, "rival"))
+    for batch_id in ("first", "second"):
+        files = {"files": ("a.wav", b"RIFF")}
+        api.post("/v1/jobs", files=files, data={"batch_id": batch_id}, headers=rival)
+        acmes_job(parts, api)
+    for what in ("batches", "jobs"):
+        seen, cursor = [], ""
+        while cursor is not None:
+            page = api.get(f"/v1/{what}?limit=1{cursor}", headers=rival).json()
+            assert len(page[what]) == 1
+            seen.append(page[what][0]["batch_id"])
+            cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
+        assert sorted(seen) == ["first", "second"]
+
+
 def test_two_tenants_may_choose_the_same_names(api: TestClient, parts: Parts) -> None:
     acme, rival = (bearing(new_key(parts, tenant)) for tenant in ("acme", "rival"))
     once = {"Idempotency-Key": "tuesday-1"}
@@ -218,6 +248,12 @@ def test_two_tenants_may_choose_the_same_names(api: TestClient, parts: Parts) ->
         assert batch["jobs"] == count
     assert api.post("/v1/batches/tuesday/cancel", headers=rival).json()["cancelled"] == 2
     assert api.get("/v1/batches/tuesday", headers=acme).json()["counts"]["cancelled"] == 0
+    (acmes,) = (job["id"] for job in first.json()["jobs"])
+    driven.completed(parts, acmes)
+    for by, told in ((acme, 1), (rival, 2)):
+        events = api.get("/v1/batches/tuesday/events", headers=by).text
+        assert events.count("event: job") == told
+        assert (acmes in events) == (by == acme)
 
 
 NASTY = ("' OR '1'='1", "'; DROP TABLE jobs;--", "%00", "a%00b", "%25", "\\", '"', "$1")
