@@ -31,6 +31,10 @@ class Caller:
     tenant: str | None
     """Whose jobs it makes and sees; None where keys are off."""
     scopes: frozenset[Scope]
+    rate_per_s: float | None = None
+    """Requests a second; None: as the settings say."""
+    rate_burst: int | None = None
+    """Requests at once; None: as the settings say."""
 
     def may(self, scope: Scope) -> bool:
         """Whether its key allows this."""
