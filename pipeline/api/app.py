@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -22,6 +23,7 @@ from pipeline.api import (
 )
 from pipeline.api.described import SERVERS, TAGS, describe, operation_id
 from pipeline.api.problems import answer_with_problems
+from pipeline.api.waiting import Waiting
 from pipeline.logs import configure
 from pipeline.parts import open_parts
 from pipeline.settings import read_settings
@@ -53,10 +55,22 @@ def create() -> FastAPI:
 
 @asynccontextmanager
 async def _with_parts(app: FastAPI) -> AsyncIterator[None]:
+    _let_many_in()
     settings = read_settings()
     configure("api", settings.log_level)
     app.state.parts = open_parts(settings)
+    app.state.waiting = Waiting(app.state.parts.store)
     try:
         yield
     finally:
+        app.state.waiting.close()
         app.state.parts.store.dispose()
+
+
+def _let_many_in() -> None:
+    """As many open files as this process may have: each connection is one, and what a shell gives
+    is often 1,024, less than the long polls of one evening.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

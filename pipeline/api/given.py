@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
+from pipeline.api.rate import within_rate
+from pipeline.api.waiting import Waiting
 from pipeline.caller import ANYONE, Caller, Scope
 from pipeline.errors import NoSuchBatch, NoSuchCall, NoSuchJob
 from pipeline.job import JobView
@@ -18,9 +20,15 @@ from pipeline.store.session import transaction
 from pipeline.transcript.legs import CALL_ID_LIMIT
 
 
-def _parts(request: Request) -> Parts:
+# async, though they wait for nothing: what is not gets a thread of its own for each request
+async def _parts(request: Request) -> Parts:
     parts: Parts = request.app.state.parts
     return parts
+
+
+async def _waiting(request: Request) -> Waiting:
+    waiting: Waiting = request.app.state.waiting
+    return waiting
 
 
 def _caller_with(scope: Scope) -> Callable[[Request], Caller]:
@@ -32,7 +40,19 @@ def _caller_with(scope: Scope) -> Callable[[Request], Caller]:
     return caller
 
 
-def _job_id(job_id: Annotated[str, Path(description="The id `POST /v1/jobs` gave")]) -> str:
+def _given(scope: Scope) -> Callable[..., Awaitable[Caller]]:
+    """The same, once its request is within the rate of its key."""
+
+    async def within(
+        request: Request, caller: Annotated[Caller, Depends(_caller_with(scope))]
+    ) -> Caller:
+        await within_rate(request)
+        return caller
+
+    return within
+
+
+async def _job_id(job_id: Annotated[str, Path(description="The id `POST /v1/jobs` gave")]) -> str:
     """The id in canonical spelling; raises `NoSuchJob` for what cannot be one."""
     try:
         return str(UUID(job_id))
@@ -40,14 +60,16 @@ def _job_id(job_id: Annotated[str, Path(description="The id `POST /v1/jobs` gave
         raise NoSuchJob from None
 
 
-def _batch_id(batch_id: Annotated[str, Path(description="As given to `POST /v1/jobs`")]) -> str:
+async def _batch_id(
+    batch_id: Annotated[str, Path(description="As given to `POST /v1/jobs`")],
+) -> str:
     """The id; raises `NoSuchBatch` for what cannot be one."""
     if not batch_id or "\0" in batch_id:
         raise NoSuchBatch
     return batch_id
 
 
-def _call_id(call_id: Annotated[str, Path(description="As metadata named it")]) -> str:
+async def _call_id(call_id: Annotated[str, Path(description="As metadata named it")]) -> str:
     """The id; raises `NoSuchCall` for what cannot be one."""
     if not 1 <= len(call_id) <= CALL_ID_LIMIT or "\0" in call_id:
         raise NoSuchCall
@@ -72,10 +94,11 @@ def flower_of(settings: Settings) -> str | None:
     return f"http://{host}:{settings.flower_port}" if known else None
 
 
-GivenSubmitter = Annotated[Caller, Depends(_caller_with(Scope.SUBMIT))]
-GivenReader = Annotated[Caller, Depends(_caller_with(Scope.READ))]
-GivenListener = Annotated[Caller, Depends(_caller_with(Scope.LISTEN))]
-GivenOperator = Annotated[Caller, Depends(_caller_with(Scope.OPERATE))]
+GivenSubmitter = Annotated[Caller, Depends(_given(Scope.SUBMIT))]
+GivenReader = Annotated[Caller, Depends(_given(Scope.READ))]
+GivenListener = Annotated[Caller, Depends(_given(Scope.LISTEN))]
+GivenOperator = Annotated[Caller, Depends(_given(Scope.OPERATE))]
+GivenWaiting = Annotated[Waiting, Depends(_waiting)]
 GivenParts = Annotated[Parts, Depends(_parts)]
 GivenJobId = Annotated[str, Depends(_job_id)]
 GivenBatchId = Annotated[str, Depends(_batch_id)]

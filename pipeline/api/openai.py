@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.described import openai_problems
 from pipeline.api.form import read_form
-from pipeline.api.given import GivenParts, existing_job
+from pipeline.api.given import GivenParts, GivenWaiting, existing_job
 from pipeline.api.openai_bodies import Model, ModelList
 from pipeline.api.openai_described import AUDIO_ANSWERS, FORM_BODY, NO_MODEL
 from pipeline.api.openai_form import (
@@ -28,7 +28,7 @@ from pipeline.api.openai_form import (
     model_name,
     read_asked,
 )
-from pipeline.clock import SystemClock
+from pipeline.api.waiting import TICK_S, Waiting, Woken, hung_up
 from pipeline.errors import (
     FairscribeError,
     JobFailed,
@@ -36,7 +36,7 @@ from pipeline.errors import (
     RecordingRefused,
     TranscriptNotReady,
 )
-from pipeline.job import AUTO, FINAL, JobView, State
+from pipeline.job import AUTO, JobView, State
 from pipeline.logs import log
 from pipeline.parts import Parts
 from pipeline.settings import Settings
@@ -47,9 +47,6 @@ from pipeline.store.session import transaction
 from pipeline.transcript.formats import OPENAI_FORMATS
 
 router = APIRouter(tags=["openai"])
-
-WAIT_TICK_S = 0.25
-"""How often a waiting request looks at its job and at its caller."""
 
 OUTAGE_S = 30.0
 """Postgres may be away this long before a waiting request gives up; its job goes on without it."""
@@ -65,9 +62,9 @@ HUNG_UP = 499
     openapi_extra={"requestBody": FORM_BODY},
     responses=AUDIO_ANSWERS,
 )
-async def transcribe(request: Request, parts: GivenParts) -> Response:
+async def transcribe(request: Request, parts: GivenParts, waiting: GivenWaiting) -> Response:
     """Transcribe a recording and wait for it, as OpenAI's API does."""
-    return await _hear(request, parts, "transcribe")
+    return await _hear(request, parts, waiting, "transcribe")
 
 
 @router.post(
@@ -77,9 +74,9 @@ async def transcribe(request: Request, parts: GivenParts) -> Response:
     openapi_extra={"requestBody": FORM_BODY},
     responses=AUDIO_ANSWERS,
 )
-async def translate(request: Request, parts: GivenParts) -> Response:
+async def translate(request: Request, parts: GivenParts, waiting: GivenWaiting) -> Response:
     """The same, with the words in English whatever was spoken. Needs a multilingual model."""
-    return await _hear(request, parts, "translate")
+    return await _hear(request, parts, waiting, "translate")
 
 
 @router.get("/v1/models", summary="List models", responses=openai_problems())
@@ -99,7 +96,7 @@ def read_model(
     return Model(id=model)
 
 
-async def _hear(request: Request, parts: Parts, task: str) -> Response:
+async def _hear(request: Request, parts: Parts, waiting: Waiting, task: str) -> Response:
     limit_bytes = parts.settings.max_upload_bytes
     place = parts.settings.home / "uploads"
     async with read_form(
@@ -116,7 +113,7 @@ async def _hear(request: Request, parts: Parts, task: str) -> Response:
     if accepted.refused is not None:
         raise accepted.refused
     await run_in_threadpool(hand_over, parts.handover, [accepted])
-    view = await _ended(request, parts, accepted.job_id)
+    view = await _ended(request, parts, waiting, accepted.job_id)
     if view is None:
         return Response(status_code=HUNG_UP)
     body = await run_in_threadpool(_transcript, parts, view)
@@ -132,26 +129,23 @@ def _upload(settings: Settings, asked: Asked, chunks: Iterator[bytes], task: str
     return Upload(asked.file.name, chunks, language=language, options={"task": task, **options})
 
 
-async def _ended(request: Request, parts: Parts, job_id: str) -> JobView | None:
+async def _ended(request: Request, parts: Parts, waiting: Waiting, job_id: str) -> JobView | None:
     """The job once it has ended; None when the caller hung up, and the job is cancelled then.
 
-    Between looks a waiting request holds no thread.
+    Raises `PartDown` when Postgres was away for OUTAGE_S.
     """
-    clock = SystemClock()
-    seen_s = clock.monotonic_s()
     while True:
-        try:
-            view = await run_in_threadpool(existing_job, parts, job_id)
-            seen_s = clock.monotonic_s()
-            if view.state in FINAL:
-                return view
-        except PartDown:
-            if clock.monotonic_s() - seen_s > OUTAGE_S:
-                raise
-        if await request.is_disconnected():
+        woken = await waiting.ended(job_id, OUTAGE_S / 3, lambda: hung_up(request))
+        if woken is Woken.GONE:
             await run_in_threadpool(_cancel, parts, job_id)
             return None
-        await asyncio.sleep(WAIT_TICK_S)
+        if woken is Woken.ENDED or waiting.away_s > OUTAGE_S:
+            try:
+                return await run_in_threadpool(existing_job, parts, job_id)
+            except PartDown:  # went away since
+                if waiting.away_s > OUTAGE_S:
+                    raise
+                await asyncio.sleep(TICK_S)
 
 
 def _cancel(parts: Parts, job_id: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -12,9 +11,9 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Cancelled, Job, JobPage, Status
 from pipeline.api.described import problems
-from pipeline.api.given import GivenJobId, GivenParts, existing_job, flower_of
+from pipeline.api.given import GivenJobId, GivenParts, GivenWaiting, existing_job, flower_of
 from pipeline.api.transcripts import TRANSCRIPT_ANSWERS, GivenDownload, GivenFormat, render
-from pipeline.clock import SystemClock
+from pipeline.api.waiting import Woken, hung_up
 from pipeline.errors import BadRequest, NoSuchJob, NotRetryable, PartDown, TranscriptNotReady
 from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
@@ -29,9 +28,6 @@ from pipeline.store.session import transaction
 
 router = APIRouter(tags=["jobs"])
 
-WAIT_TICK_S = 0.25
-"""How often a waiting request looks at its job: short against any transcription."""
-
 WaitS = Annotated[
     float, Query(ge=0, le=60, description="Answer when the job ended, or after this many seconds")
 ]
@@ -43,19 +39,20 @@ WaitS = Annotated[
     responses=problems(BadRequest, NoSuchJob, PartDown),
 )
 async def read_job(
-    request: Request, parts: GivenParts, job_id: GivenJobId, wait: WaitS = 0.0
+    request: Request,
+    parts: GivenParts,
+    waiting: GivenWaiting,
+    job_id: GivenJobId,
+    wait: WaitS = 0.0,
 ) -> Job:
     """One job. With `wait` the answer comes when the job has ended, or when the wait is over."""
-    clock = SystemClock()
-    deadline_s = clock.monotonic_s() + wait
-    while True:
-        # a thread for the look alone: between looks a waiting request costs none
+    if wait > 0:
         view = await run_in_threadpool(existing_job, parts, job_id)
-        left_s = deadline_s - clock.monotonic_s()
-        if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
-            stands = await run_in_threadpool(_stands, parts, view)
-            return Job.of(view, stands, flower_of(parts.settings))
-        await asyncio.sleep(min(WAIT_TICK_S, left_s))
+        if view.state not in FINAL:
+            woken = await waiting.ended(job_id, wait, lambda: hung_up(request))
+            if woken is Woken.GONE:  # nobody reads it
+                return Job.of(view, UNKNOWN, flower_of(parts.settings))
+    return await run_in_threadpool(_told, parts, job_id)
 
 
 @router.get(
@@ -154,6 +151,12 @@ def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
 def erase(parts: GivenParts, job_id: GivenJobId) -> None:
     """Erase a job, whatever it is doing: recording, transcript and all that is known of it."""
     erase_job(parts.store, parts.storage, parts.queues, job_id)
+
+
+def _told(parts: Parts, job_id: str) -> Job:
+    """The job as it stands now; raises `NoSuchJob`."""
+    view = existing_job(parts, job_id)
+    return Job.of(view, _stands(parts, view), flower_of(parts.settings))
 
 
 def _stands(parts: Parts, view: JobView) -> Forecast:

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, select, text
 
-from pipeline.job import JobView, State
+from pipeline.job import FINAL, JobView, State
 from pipeline.store.tables import jobs, transcripts
 
 
@@ -23,6 +23,21 @@ def views(c: Connection, job_ids: Sequence[str]) -> dict[str, JobView]:
     """Several jobs at once, by id; unknown ids are left out."""
     rows = c.execute(select(jobs).where(jobs.c.id.in_([UUID(j) for j in job_ids])))
     return {str(row.id): as_view(row) for row in rows}
+
+
+def over(c: Connection, job_ids: Sequence[str]) -> list[str]:
+    """Of these, the jobs that have ended and those that are not there any more.
+
+    One question for thousands: what it reads grows with them, what it answers with those that end.
+    """
+    return list(c.scalars(_OVER, {"ids": list(job_ids), "final": [state.value for state in FINAL]}))
+
+
+_OVER = text(
+    "SELECT watched.id FROM unnest(CAST(:ids AS text[])) AS watched(id)"
+    " LEFT JOIN jobs ON jobs.id = CAST(watched.id AS uuid)"
+    " WHERE jobs.id IS NULL OR jobs.state = ANY(CAST(:final AS text[]))"
+)
 
 
 def list_jobs(
