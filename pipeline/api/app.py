@@ -21,9 +21,18 @@ from pipeline.api import (
     trial,
     uploads,
 )
-from pipeline.api.described import SERVERS, TAGS, describe, operation_id
+from pipeline.api.backlog import backlog_of
+from pipeline.api.described import (
+    SERVERS,
+    TAGS,
+    describe,
+    openai_problems,
+    operation_id,
+    problems,
+)
 from pipeline.api.problems import answer_with_problems
 from pipeline.api.waiting import Waiting
+from pipeline.errors import TooManyRequests
 from pipeline.logs import configure
 from pipeline.parts import open_parts
 from pipeline.settings import read_settings
@@ -46,7 +55,10 @@ def create() -> FastAPI:
         servers=SERVERS,
         generate_unique_id_function=operation_id,
     )
-    for part in (uploads, status, batches, calls, line, order, trial, openai, health, measured):
+    for part in (uploads, status, batches, calls, line, order, trial):
+        app.include_router(part.router, responses=problems(TooManyRequests))
+    app.include_router(openai.router, responses=openai_problems(TooManyRequests(30.0)))
+    for part in (health, measured):
         app.include_router(part.router)
     answer_with_problems(app)
     describe(app)
@@ -60,6 +72,7 @@ async def _with_parts(app: FastAPI) -> AsyncIterator[None]:
     configure("api", settings.log_level)
     app.state.parts = open_parts(settings)
     app.state.waiting = Waiting(app.state.parts.store)
+    app.state.backlog = backlog_of(app.state.parts)
     try:
         yield
     finally:

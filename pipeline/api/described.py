@@ -29,7 +29,7 @@ from pipeline.api.problems import (
     problem,
     trouble_of,
 )
-from pipeline.errors import FairscribeError, PartDown
+from pipeline.errors import ComeLater, FairscribeError, PartDown
 
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
 """Schema of a file in a form, in the words of OpenAPI 3.1 and of its readers of 3.0."""
@@ -66,7 +66,8 @@ _RETRY_AFTER = {
 
 def problems(*errors: type[FairscribeError]) -> Responses:
     """`responses` of an endpoint that raises `errors`; what nobody foresaw is always among them."""
-    return _told([kind() for kind in errors], "application/problem+json", Problem, _as_problem)
+    made = [kind(30.0) if issubclass(kind, ComeLater) else kind() for kind in errors]
+    return _told(made, "application/problem+json", Problem, _as_problem)
 
 
 def openai_problems(*errors: FairscribeError) -> Responses:

@@ -98,6 +98,15 @@ async def read_form(
         yield reader.form
 
 
+def asks_first(request: Request) -> bool:
+    """Whether its client waits to hear that its body is wanted (curl does, for large ones).
+
+    Only such a request may be refused before it was read: any other client that is answered in the
+    middle of its upload sees a broken connection.
+    """
+    return request.headers.get("expect", "").lower() == "100-continue"
+
+
 def _boundary(content_type: str, files: str) -> bytes:
     kind, options = parse_options_header(content_type)
     if kind != b"multipart/form-data" or not options.get(b"boundary"):

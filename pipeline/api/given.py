@@ -8,6 +8,7 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
+from pipeline.api.backlog import Backlog
 from pipeline.api.rate import within_rate
 from pipeline.api.waiting import Waiting
 from pipeline.caller import ANYONE, Caller, Scope
@@ -29,6 +30,11 @@ async def _parts(request: Request) -> Parts:
 async def _waiting(request: Request) -> Waiting:
     waiting: Waiting = request.app.state.waiting
     return waiting
+
+
+async def _backlog(request: Request) -> Backlog:
+    backlog: Backlog = request.app.state.backlog
+    return backlog
 
 
 def _caller_with(scope: Scope) -> Callable[[Request], Caller]:
@@ -99,6 +105,7 @@ GivenReader = Annotated[Caller, Depends(_given(Scope.READ))]
 GivenListener = Annotated[Caller, Depends(_given(Scope.LISTEN))]
 GivenOperator = Annotated[Caller, Depends(_given(Scope.OPERATE))]
 GivenWaiting = Annotated[Waiting, Depends(_waiting)]
+GivenBacklog = Annotated[Backlog, Depends(_backlog)]
 GivenParts = Annotated[Parts, Depends(_parts)]
 GivenJobId = Annotated[str, Depends(_job_id)]
 GivenBatchId = Annotated[str, Depends(_batch_id)]

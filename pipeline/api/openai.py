@@ -13,9 +13,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from pipeline.api.backlog import Backlog, guessed_s
 from pipeline.api.described import openai_problems
-from pipeline.api.form import read_form
-from pipeline.api.given import GivenParts, GivenWaiting, existing_job
+from pipeline.api.form import asks_first, read_form
+from pipeline.api.given import GivenBacklog, GivenParts, GivenWaiting, existing_job
 from pipeline.api.openai_bodies import Model, ModelList
 from pipeline.api.openai_described import AUDIO_ANSWERS, FORM_BODY, NO_MODEL
 from pipeline.api.openai_form import (
@@ -62,9 +63,11 @@ HUNG_UP = 499
     openapi_extra={"requestBody": FORM_BODY},
     responses=AUDIO_ANSWERS,
 )
-async def transcribe(request: Request, parts: GivenParts, waiting: GivenWaiting) -> Response:
+async def transcribe(
+    request: Request, parts: GivenParts, waiting: GivenWaiting, backlog: GivenBacklog
+) -> Response:
     """Transcribe a recording and wait for it, as OpenAI's API does."""
-    return await _hear(request, parts, waiting, "transcribe")
+    return await _hear(request, parts, waiting, backlog, "transcribe")
 
 
 @router.post(
@@ -74,9 +77,11 @@ async def transcribe(request: Request, parts: GivenParts, waiting: GivenWaiting)
     openapi_extra={"requestBody": FORM_BODY},
     responses=AUDIO_ANSWERS,
 )
-async def translate(request: Request, parts: GivenParts, waiting: GivenWaiting) -> Response:
+async def translate(
+    request: Request, parts: GivenParts, waiting: GivenWaiting, backlog: GivenBacklog
+) -> Response:
     """The same, with the words in English whatever was spoken. Needs a multilingual model."""
-    return await _hear(request, parts, waiting, "translate")
+    return await _hear(request, parts, waiting, backlog, "translate")
 
 
 @router.get("/v1/models", summary="List models", responses=openai_problems())
@@ -96,7 +101,11 @@ def read_model(
     return Model(id=model)
 
 
-async def _hear(request: Request, parts: Parts, waiting: Waiting, task: str) -> Response:
+async def _hear(
+    request: Request, parts: Parts, waiting: Waiting, backlog: Backlog, task: str
+) -> Response:
+    if asks_first(request):
+        await run_in_threadpool(backlog.check)
     limit_bytes = parts.settings.max_upload_bytes
     place = parts.settings.home / "uploads"
     async with read_form(
@@ -108,6 +117,8 @@ async def _hear(request: Request, parts: Parts, waiting: Waiting, task: str) -> 
         limit_bytes=limit_bytes,
     ) as form:
         asked = read_asked(form, parts.settings)
+        longest_s = parts.settings.max_duration_h * 3600
+        await run_in_threadpool(backlog.take_in, guessed_s(asked.file.size_bytes, longest_s))
         upload = _upload(parts.settings, asked, form.chunks(asked.file), task)
         accepted = await run_in_threadpool(accept, parts.store, parts.storage, upload, limit_bytes)
     if accepted.refused is not None:
