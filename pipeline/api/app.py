@@ -21,6 +21,7 @@ from pipeline.api import (
     trial,
     uploads,
 )
+from pipeline.api.arriving import SmallBodies
 from pipeline.api.backlog import backlog_of
 from pipeline.api.described import (
     SERVERS,
@@ -60,6 +61,7 @@ def create() -> FastAPI:
     app.include_router(openai.router, responses=openai_problems(TooManyRequests(30.0)))
     for part in (health, measured):
         app.include_router(part.router)
+    app.add_middleware(SmallBodies)
     answer_with_problems(app)
     describe(app)
     return app

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.backlog import Backlog, guessed_s
 from pipeline.api.described import openai_problems
-from pipeline.api.form import asks_first, read_form
+from pipeline.api.form import Limits, asks_first, read_form
 from pipeline.api.given import GivenBacklog, GivenParts, GivenWaiting, existing_job
 from pipeline.api.openai_bodies import Model, ModelList
 from pipeline.api.openai_described import AUDIO_ANSWERS, FORM_BODY, NO_MODEL
@@ -114,7 +114,7 @@ async def _hear(
         files="file",
         fields=ALL_FIELDS,
         repeated=GRANULARITIES,
-        limit_bytes=limit_bytes,
+        limits=Limits.of(parts.settings, files=2),  # two: to be told that it is one too many,
     ) as form:
         asked = read_asked(form, parts.settings)
         longest_s = parts.settings.max_duration_h * 3600

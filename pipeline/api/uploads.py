@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from pipeline.api.backlog import Backlog, audio_s
 from pipeline.api.bodies import AcceptedFile, Reason, Submission
 from pipeline.api.described import BINARY, problems
-from pipeline.api.form import asks_first
+from pipeline.api.form import Limits, asks_first
 from pipeline.api.given import GivenBacklog, GivenParts
 from pipeline.api.idempotency import Carried, checked_key, once
 from pipeline.api.problems import public_message
@@ -48,7 +48,7 @@ _FILES = {
     "type": "array",
     "items": BINARY,
     "minItems": 1,
-    "description": "Recordings, one part each, any number",
+    "description": "Recordings, one part each",
 }
 _URLS = {
     "type": "array",
@@ -129,10 +129,10 @@ async def submit(
     """
     if asks_first(request):
         await run_in_threadpool(backlog.check)
-    limit_bytes, folder = parts.settings.max_upload_bytes, parts.settings.home / "uploads"
+    limits, folder = Limits.of(parts.settings), parts.settings.home / "uploads"
     longest_s = parts.settings.max_duration_h * 3600
-    async with read_submission(request, folder, limit_bytes, longest_s) as submitted:
-        asked = _Request(parts, backlog, submitted, limit_bytes)
+    async with read_submission(request, folder, limits, longest_s) as submitted:
+        asked = _Request(parts, backlog, submitted, limits.file_bytes)
         if idempotency_key is None:
             answer, _ = await run_in_threadpool(asked.carry_out, asked.new_ids())
         else:

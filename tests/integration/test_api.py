@@ -714,7 +714,9 @@ def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestCli
     fields = {"files", "urls", "batch_id", "language", "task", "speakers", "metadata"}
     fields |= {"deadline", "wait_budget_s", "duration_hint_s", "vocabulary", "raw_format"}
     assert set(form["schema"]["properties"]) == fields
-    assert set(described["paths"]["/v1/jobs"]["get"]["responses"]) == {"200", "400", "500", "503"}
+    assert set(described["paths"]["/v1/jobs"]["get"]["responses"]) == {
+        *("200", "400", "429", "500", "503")
+    }
 
 
 @pytest.mark.parametrize(
