@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from pipeline.errors import BadSetting
+from pipeline.errors import BadSetting, PartDown
 from pipeline.handover import Handover
 from pipeline.intake.storage import Storage
 from pipeline.job import STAGES
+from pipeline.logs import log
+from pipeline.queue.rates import Rates
 from pipeline.queue.redis_queue import RedisQueue, connect
 from pipeline.settings import Settings, celery_broker_url, sqlalchemy_url
 from pipeline.steps.forecast.outlooks import Outlooks
@@ -29,6 +31,8 @@ class Parts:
     queues: dict[str, RedisQueue]
     """By stage name."""
     handover: Handover
+    rates: Rates
+    """How often callers may ask."""
     outlooks: Outlooks
     """How both lines stand, for forecasts."""
 
@@ -54,5 +58,14 @@ def open_parts(settings: Settings) -> Parts:
         storage=Storage(settings.home / "storage"),
         queues=queues,
         handover=Handover(celery_broker_url(settings.redis_url)),
+        rates=Rates(settings.redis_url, tell_of_rates),
         outlooks=Outlooks(store, queues, settings),
     )
+
+
+def tell_of_rates(down: PartDown | None) -> None:
+    """Say in the log that nobody's rate is limited for now, or is again."""
+    if down is not None:
+        log().warning("rate_not_limited", why=down.message)
+    else:
+        log().info("rate_limited_again")

@@ -10,6 +10,7 @@ from typing import Any
 import uvicorn
 
 from pipeline.api.app import create
+from pipeline.api.server import protocol
 from pipeline.job import State
 from pipeline.parts import Parts
 from pipeline.store import views
@@ -23,7 +24,9 @@ def listening() -> Iterator[str]:
 
     A stream that is open at the end is given a second.
     """
-    config = uvicorn.Config(create(), port=0, log_level="critical", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        create(), port=0, log_level="critical", timeout_graceful_shutdown=1, http=protocol()
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

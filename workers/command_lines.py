@@ -18,11 +18,7 @@ _WORKERS = {
 
 
 def _api(settings: Settings) -> str:
-    # Open streams of events would keep the API from ending for ever.
-    return (
-        "uvicorn pipeline.api.app:create --factory --timeout-graceful-shutdown 5 "
-        f"--host {settings.api_host} --port {settings.api_port}"
-    )
+    return f"pipeline.api.server --host {settings.api_host} --port {settings.api_port}"
 
 
 def _worker(name: str) -> Callable[[Settings], str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -22,9 +23,20 @@ from pipeline.api import (
     trial,
     uploads,
 )
-from pipeline.api.described import SERVERS, TAGS, describe, operation_id
+from pipeline.api.arriving import SmallBodies
+from pipeline.api.backlog import backlog_of
+from pipeline.api.described import (
+    SERVERS,
+    TAGS,
+    describe,
+    openai_problems,
+    operation_id,
+    problems,
+)
 from pipeline.api.door import Door, open_door
 from pipeline.api.problems import answer_with_problems
+from pipeline.api.waiting import Waiting
+from pipeline.errors import TooManyRequests
 from pipeline.logs import configure
 from pipeline.parts import open_parts
 from pipeline.settings import read_settings
@@ -47,11 +59,12 @@ def create() -> FastAPI:
         servers=SERVERS,
         generate_unique_id_function=operation_id,
     )
-    for part in (
-        *(uploads, status, audio, batches, calls, line, order, trial, openai, callers, health),
-        measured,
-    ):
+    for part in (uploads, status, audio, batches, calls, line, order, trial, callers):
+        app.include_router(part.router, responses=problems(TooManyRequests))
+    app.include_router(openai.router, responses=openai_problems(TooManyRequests(30.0)))
+    for part in (health, measured):
         app.include_router(part.router)
+    app.add_middleware(SmallBodies)
     answer_with_problems(app)
     app.add_middleware(Door)
     describe(app)
@@ -60,11 +73,24 @@ def create() -> FastAPI:
 
 @asynccontextmanager
 async def _with_parts(app: FastAPI) -> AsyncIterator[None]:
+    _let_many_in()
     settings = read_settings()
     configure("api", settings.log_level)
     app.state.parts = open_parts(settings)
     open_door(app, app.state.parts)
+    app.state.waiting = Waiting(app.state.parts.store)
+    app.state.backlog = backlog_of(app.state.parts)
     try:
         yield
     finally:
+        app.state.waiting.close()
         app.state.parts.store.dispose()
+
+
+def _let_many_in() -> None:
+    """As many open files as this process may have: each connection is one, and what a shell gives
+    is often 1,024, less than the long polls of one evening.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -29,7 +29,14 @@ from pipeline.api.problems import (
     problem,
     trouble_of,
 )
-from pipeline.errors import FairscribeError, KeyMissing, KeyUnknown, PartDown, ScopeMissing
+from pipeline.errors import (
+    ComeLater,
+    FairscribeError,
+    KeyMissing,
+    KeyUnknown,
+    PartDown,
+    ScopeMissing,
+)
 
 BINARY = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
 """Schema of a file in a form, in the words of OpenAPI 3.1 and of its readers of 3.0."""
@@ -94,7 +101,8 @@ KEY = {
 
 def problems(*errors: type[FairscribeError], needs_key: bool = True) -> Responses:
     """`responses` of an endpoint that raises `errors`; what nobody foresaw is always among them."""
-    told = [kind() for kind in (*errors, *(NOT_ALLOWED if needs_key else ()))]
+    kinds = (*errors, *(NOT_ALLOWED if needs_key else ()))
+    told = [kind(30.0) if issubclass(kind, ComeLater) else kind() for kind in kinds]
     return _told(told, "application/problem+json", Problem, _as_problem)
 
 

@@ -1,7 +1,8 @@
 """The door: who asks is known before anything of a request is read, or nothing of it is.
 
-Without a key nobody gets further, whatever the path and whether it exists, and of an upload not a
-byte is stored. What a key allows is said at each endpoint, by what it is `given`.
+Without a key nobody gets further, whatever the path and whether it exists, nor more often than the
+key may ask, and of an upload not a byte is stored. What a key allows is said at each endpoint, by
+what it is `given`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipeline.api.keyring import Keyring
 from pipeline.api.problems import fairscribe_error
+from pipeline.api.rate import within_rate
 from pipeline.caller import ANYONE, Caller
 from pipeline.errors import FairscribeError, NotAllowed, PartDown
 from pipeline.parts import Parts
@@ -38,6 +40,7 @@ class Door:
         if scope["type"] == "http":
             try:
                 caller = await _caller(scope)
+                await within_rate(caller, scope["app"].state.parts)
             except FairscribeError as refused:
                 answer = await fairscribe_error(Request(scope, receive), refused)
                 await answer(scope, receive, send)

@@ -21,7 +21,9 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from pipeline.api.arriving import arriving
 from pipeline.errors import BadRequest, PartDown
+from pipeline.settings import Settings
 from pipeline.steps.accept import UNNAMED
 
 CHUNK_BYTES = 1 << 20
@@ -32,6 +34,31 @@ FIELD_LIMIT_BYTES = 1 << 20
 
 TEXT_LIMIT_BYTES = 32 << 20
 """All text fields of one form together: they are kept in memory."""
+
+
+PARTS_BESIDE = 20_000
+"""Parts of a form that are no files, at most: URLs, each its own part, and some room. Beyond it is
+no form anybody sends, and reading it on would keep the others waiting."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a form may hold."""
+
+    file_bytes: int
+    """Of one file."""
+    files: int
+    idle_s: float
+    """It may bring nothing for so long."""
+
+    @classmethod
+    def of(cls, settings: Settings, files: int | None = None) -> Limits:
+        """As the settings say, of files too where no number is given."""
+        return cls(
+            settings.max_upload_bytes,
+            settings.max_files if files is None else files,
+            settings.upload_idle_s,
+        )
 
 
 @dataclass
@@ -72,22 +99,24 @@ async def read_form(
     *,
     files: str,
     fields: tuple[str, ...],
-    limit_bytes: int,
+    limits: Limits,
     repeated: tuple[str, ...] = (),
 ) -> AsyncIterator[Form]:
     """The form `request` carries; its file in `folder` is gone at the end of the context.
 
     `files` names the parts that are files, `fields` those that are text, `repeated` those that are
-    text and may come more than once; a file of more than `limit_bytes` bytes is cut one byte
-    beyond. Raises `BadRequest` for any other part and for what is not a form, `PartDown` when the
-    disk takes no more.
+    text and may come more than once; a file that is too long is cut one byte beyond its limit.
+    Raises `BadRequest` for any other part and for what is not a form, `UploadTooSlow`, `PartDown`
+    when the disk takes no more.
     """
+    if asks_first(request) and not _may_be(request, limits):
+        raise BadRequest("The body is larger than any that is taken here.")
     boundary = _boundary(request.headers.get("content-type", ""), files)
     with _open_unnamed(folder) as on_disk:
         try:
             form = Form(on_disk, repeated={name: [] for name in repeated})
-            reader = _Reader(form, boundary, files, fields, limit_bytes)
-            async for received in request.stream():
+            reader = _Reader(form, boundary, files, fields, limits)
+            async for received in arriving(request, limits.idle_s):
                 reader.take(received)
                 if reader.unwritten_bytes >= CHUNK_BYTES:
                     await run_in_threadpool(reader.write_out)
@@ -96,6 +125,22 @@ async def read_form(
         except FormParserError:
             raise BadRequest("The multipart body is malformed.") from None
         yield reader.form
+
+
+def asks_first(request: Request) -> bool:
+    """Whether its client waits to hear that its body is wanted (curl does, for large ones).
+
+    Only such a request may be refused before it was read: any other client that is answered in the
+    middle of its upload sees a broken connection.
+    """
+    return request.headers.get("expect", "").lower() == "100-continue"
+
+
+def _may_be(request: Request, limits: Limits) -> bool:
+    """Whether a body as long as this one says it is could be taken."""
+    said = request.headers.get("content-length", "0")
+    most = limits.files * (limits.file_bytes + CHUNK_BYTES) + 2 * TEXT_LIMIT_BYTES
+    return not said.isdecimal() or int(said) <= most
 
 
 def _boundary(content_type: str, files: str) -> bytes:
@@ -127,11 +172,12 @@ class _Reader:
     """
 
     def __init__(
-        self, form: Form, boundary: bytes, files: str, fields: tuple[str, ...], limit_bytes: int
+        self, form: Form, boundary: bytes, files: str, fields: tuple[str, ...], limits: Limits
     ) -> None:
         self.form = form
         self.unwritten_bytes = 0
-        self._files, self._limit_bytes = files, limit_bytes
+        self._files, self._limits = files, limits
+        self._parts = 0
         self._fields = (*fields, *form.repeated)
         self._text_bytes = 0
         self._unwritten: list[bytes] = []
@@ -181,6 +227,9 @@ class _Reader:
     # -- the parser's events ----------------------------------------------------------------
 
     def _part_begin(self) -> None:
+        self._parts += 1
+        if self._parts > self._limits.files + PARTS_BESIDE:
+            raise BadRequest("The form has too many parts.")
         self._disposition = b""
         self._file = self._field = None
         self._text.clear()
@@ -200,7 +249,10 @@ class _Reader:
         _, options = parse_options_header(self._disposition)
         name = _text_of(options.get(b"name", b""))
         if b"filename" in options and name == self._files:
-            self._file = File(given_name(options[b"filename"]), self._end)
+            if len(self.form.files) < self._limits.files:
+                self._file = File(given_name(options[b"filename"]), self._end)
+            else:
+                self._complain(f"A request holds at most {self._limits.files:,} files.")
         elif b"filename" not in options and name in self._fields:
             self._field = name
         elif name == self._files:
@@ -213,7 +265,7 @@ class _Reader:
     def _part_data(self, raw: bytes, start: int, end: int) -> None:
         if self._file is not None:
             # one byte more than allowed tells the store that the file is too large
-            room = self._limit_bytes + 1 - self._file.size_bytes
+            room = self._limits.file_bytes + 1 - self._file.size_bytes
             self._keep(raw[start : min(end, start + room)])
         elif self._field is not None:
             self._text_bytes += end - start

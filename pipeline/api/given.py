@@ -9,6 +9,8 @@ from uuid import UUID
 from fastapi import Depends, Path, Request
 from starlette.concurrency import run_in_threadpool
 
+from pipeline.api.backlog import Backlog
+from pipeline.api.waiting import Waiting
 from pipeline.caller import Caller, Scope
 from pipeline.errors import NoSuchBatch, NoSuchCall, NoSuchJob, ScopeMissing
 from pipeline.job import JobView
@@ -19,12 +21,23 @@ from pipeline.store.session import transaction
 from pipeline.transcript.legs import CALL_ID_LIMIT
 
 
+# async, though they wait for nothing: what is not gets a thread of its own for each request
 async def _parts(request: Request) -> Parts:
     parts: Parts = request.app.state.parts
     return parts
 
 
 GivenParts = Annotated[Parts, Depends(_parts)]
+
+
+async def _waiting(request: Request) -> Waiting:
+    waiting: Waiting = request.app.state.waiting
+    return waiting
+
+
+async def _backlog(request: Request) -> Backlog:
+    backlog: Backlog = request.app.state.backlog
+    return backlog
 
 
 def caller_of(request: Request) -> Caller:
@@ -117,6 +130,8 @@ GivenReader = Annotated[Caller, Depends(_caller_with(Scope.READ))]
 GivenListener = Annotated[Caller, Depends(_caller_with(Scope.LISTEN))]
 GivenOperator = Annotated[Caller, Depends(_caller_with(Scope.OPERATE))]
 GivenOnlooker = Annotated[Caller, Depends(_caller_with(Scope.READ, Scope.OPERATE))]
+GivenWaiting = Annotated[Waiting, Depends(_waiting)]
+GivenBacklog = Annotated[Backlog, Depends(_backlog)]
 GivenJobId = Annotated[str, Depends(_job_id)]
 GivenBatchId = Annotated[str, Depends(_batch_id)]
 GivenCallId = Annotated[str, Depends(_call_id)]

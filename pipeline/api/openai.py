@@ -14,10 +14,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from pipeline.api.backlog import Backlog, guessed_s
 from pipeline.api.described import openai_problems
 from pipeline.api.door import revoked
-from pipeline.api.form import read_form
-from pipeline.api.given import GivenParts, GivenReader, existing_job, needs
+from pipeline.api.form import Limits, asks_first, read_form
+from pipeline.api.given import (
+    GivenBacklog,
+    GivenParts,
+    GivenReader,
+    GivenWaiting,
+    existing_job,
+    needs,
+)
 from pipeline.api.openai_bodies import Model, ModelList
 from pipeline.api.openai_described import AUDIO_ANSWERS, FORM_BODY, NO_MODEL
 from pipeline.api.openai_form import (
@@ -30,8 +38,8 @@ from pipeline.api.openai_form import (
     model_name,
     read_asked,
 )
+from pipeline.api.waiting import TICK_S, Waiting, Woken, hung_up
 from pipeline.caller import Caller, Scope
-from pipeline.clock import SystemClock
 from pipeline.errors import (
     FairscribeError,
     JobFailed,
@@ -40,7 +48,7 @@ from pipeline.errors import (
     RecordingRefused,
     TranscriptNotReady,
 )
-from pipeline.job import AUTO, FINAL, JobView, State
+from pipeline.job import AUTO, JobView, State
 from pipeline.logs import log
 from pipeline.parts import Parts
 from pipeline.settings import Settings
@@ -52,9 +60,6 @@ from pipeline.store.session import transaction
 from pipeline.transcript.formats import OPENAI_FORMATS
 
 router = APIRouter(tags=["openai"])
-
-WAIT_TICK_S = 0.25
-"""How often a waiting request looks at its job and at its caller."""
 
 OUTAGE_S = 30.0
 """Postgres may be away this long before a waiting request gives up; its job goes on without it."""
@@ -71,9 +76,15 @@ HUNG_UP = 499
     openapi_extra={"requestBody": FORM_BODY},
     responses=AUDIO_ANSWERS,
 )
-async def transcribe(request: Request, caller: GivenReader, parts: GivenParts) -> Response:
+async def transcribe(
+    request: Request,
+    caller: GivenReader,
+    parts: GivenParts,
+    waiting: GivenWaiting,
+    backlog: GivenBacklog,
+) -> Response:
     """Transcribe a recording and wait for it, as OpenAI's API does."""
-    return await _hear(request, caller, parts, "transcribe")
+    return await _hear(request, caller, parts, waiting, backlog, "transcribe")
 
 
 @router.post(
@@ -84,9 +95,15 @@ async def transcribe(request: Request, caller: GivenReader, parts: GivenParts) -
     openapi_extra={"requestBody": FORM_BODY},
     responses=AUDIO_ANSWERS,
 )
-async def translate(request: Request, caller: GivenReader, parts: GivenParts) -> Response:
+async def translate(
+    request: Request,
+    caller: GivenReader,
+    parts: GivenParts,
+    waiting: GivenWaiting,
+    backlog: GivenBacklog,
+) -> Response:
     """The same, with the words in English whatever was spoken. Needs a multilingual model."""
-    return await _hear(request, caller, parts, "translate")
+    return await _hear(request, caller, parts, waiting, backlog, "translate")
 
 
 @router.get(
@@ -116,7 +133,11 @@ def read_model(
     return Model(id=model)
 
 
-async def _hear(request: Request, caller: Caller, parts: Parts, task: str) -> Response:
+async def _hear(
+    request: Request, caller: Caller, parts: Parts, waiting: Waiting, backlog: Backlog, task: str
+) -> Response:
+    if asks_first(request):
+        await run_in_threadpool(backlog.check)
     limit_bytes = parts.settings.max_upload_bytes
     place = parts.settings.home / "uploads"
     async with read_form(
@@ -125,16 +146,18 @@ async def _hear(request: Request, caller: Caller, parts: Parts, task: str) -> Re
         files="file",
         fields=ALL_FIELDS,
         repeated=GRANULARITIES,
-        limit_bytes=limit_bytes,
+        limits=Limits.of(parts.settings, files=2),  # two: to be told that it is one too many,
     ) as form:
         asked = read_asked(form, parts.settings)
+        longest_s = parts.settings.max_duration_h * 3600
+        await run_in_threadpool(backlog.take_in, guessed_s(asked.file.size_bytes, longest_s))
         said = _upload(parts.settings, asked, form.chunks(asked.file), task)
         upload = replace(said, tenant=caller.tenant)
         accepted = await run_in_threadpool(accept, parts.store, parts.storage, upload, limit_bytes)
     if accepted.refused is not None:
         raise accepted.refused
     await run_in_threadpool(hand_over, parts.handover, [accepted])
-    view = await _ended(request, parts, accepted.job_id)
+    view = await _ended(request, parts, waiting, accepted.job_id)
     if view is None:
         return Response(status_code=HUNG_UP)
     if await revoked(request):
@@ -152,26 +175,23 @@ def _upload(settings: Settings, asked: Asked, chunks: Iterator[bytes], task: str
     return Upload(asked.file.name, chunks, language=language, options={"task": task, **options})
 
 
-async def _ended(request: Request, parts: Parts, job_id: str) -> JobView | None:
+async def _ended(request: Request, parts: Parts, waiting: Waiting, job_id: str) -> JobView | None:
     """The job once it has ended; None when the caller hung up, and the job is cancelled then.
 
-    Between looks a waiting request holds no thread.
+    Raises `PartDown` when Postgres was away for OUTAGE_S.
     """
-    clock = SystemClock()
-    seen_s = clock.monotonic_s()
     while True:
-        try:
-            view = await run_in_threadpool(existing_job, parts, job_id)
-            seen_s = clock.monotonic_s()
-            if view.state in FINAL:
-                return view
-        except PartDown:
-            if clock.monotonic_s() - seen_s > OUTAGE_S:
-                raise
-        if await request.is_disconnected():
+        woken = await waiting.ended(job_id, OUTAGE_S / 3, lambda: hung_up(request))
+        if woken is Woken.GONE:
             await run_in_threadpool(_cancel, parts, job_id)
             return None
-        await asyncio.sleep(WAIT_TICK_S)
+        if woken is Woken.ENDED or waiting.away_s > OUTAGE_S:
+            try:
+                return await run_in_threadpool(existing_job, parts, job_id)
+            except PartDown:  # went away since
+                if waiting.away_s > OUTAGE_S:
+                    raise
+                await asyncio.sleep(TICK_S)
 
 
 def _cancel(parts: Parts, job_id: str) -> None:

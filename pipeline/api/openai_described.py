@@ -10,6 +10,7 @@ from pipeline.api.openai_errors import BadParameter, ModelNotFound
 from pipeline.api.openai_form import FIELDS, WHISPER_1, ResponseFormat
 from pipeline.api.transcripts import contents
 from pipeline.errors import (
+    BacklogFull,
     EmptyRecording,
     EngineCrashedOnJob,
     NotAudio,
@@ -17,6 +18,7 @@ from pipeline.errors import (
     TooLarge,
     TooLong,
     TranscriptNotReady,
+    UploadTooSlow,
 )
 from pipeline.transcript.formats import OPENAI_FORMATS
 
@@ -83,6 +85,8 @@ AUDIO_ANSWERS: Responses = {
         NO_MODEL,
         TranscriptNotReady("The recording was cancelled while it was waited for."),
         EngineCrashedOnJob(),
+        UploadTooSlow(),
+        BacklogFull(30.0),
         PartDown(),
     ),
 }

@@ -222,6 +222,8 @@ def _sentence(one: dict[str, Any]) -> str:
 
 async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, FairscribeError):  # see arriving.SmallBodies
+        return await fairscribe_error(request, error.__cause__)
     code = HTTPStatus(error.status_code).name.lower()
     headers = dict(error.headers or {})
     return _answer(request, Trouble(error.status_code, code, str(error.detail), headers))

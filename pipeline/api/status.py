@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -17,13 +16,14 @@ from pipeline.api.given import (
     GivenJobId,
     GivenParts,
     GivenReader,
+    GivenWaiting,
     existing_job,
     flower_of,
     needs,
 )
 from pipeline.api.transcripts import TRANSCRIPT_ANSWERS, GivenDownload, GivenFormat, render
+from pipeline.api.waiting import Woken, hung_up
 from pipeline.caller import Caller, Scope
-from pipeline.clock import SystemClock
 from pipeline.errors import (
     BadRequest,
     KeyUnknown,
@@ -46,9 +46,6 @@ from pipeline.store.session import transaction
 
 router = APIRouter(tags=["jobs"])
 
-WAIT_TICK_S = 0.25
-"""How often a waiting request looks at its job: short against any transcription."""
-
 WaitS = Annotated[
     float, Query(ge=0, le=60, description="Answer when the job ended, or after this many seconds")
 ]
@@ -61,21 +58,22 @@ WaitS = Annotated[
     responses=problems(BadRequest, NoSuchJob, PartDown),
 )
 async def read_job(
-    request: Request, parts: GivenParts, job_id: GivenJobId, wait: WaitS = 0.0
+    request: Request,
+    parts: GivenParts,
+    waiting: GivenWaiting,
+    job_id: GivenJobId,
+    wait: WaitS = 0.0,
 ) -> Job:
     """One job. With `wait` the answer comes when the job has ended, or when the wait is over."""
-    clock = SystemClock()
-    deadline_s = clock.monotonic_s() + wait
-    while True:
-        # a thread for the look alone: between looks a waiting request costs none
+    if wait > 0:
         view = await run_in_threadpool(existing_job, parts, job_id)
-        left_s = deadline_s - clock.monotonic_s()
-        if view.state in FINAL or left_s <= 0 or await request.is_disconnected():
-            if wait and await revoked(request):
+        if view.state not in FINAL:
+            woken = await waiting.ended(job_id, wait, lambda: hung_up(request))
+            if woken is Woken.GONE:  # nobody reads it
+                return Job.of(view, UNKNOWN, flower_of(parts.settings))
+            if await revoked(request):
                 raise KeyUnknown
-            stands = await run_in_threadpool(_stands, parts, view)
-            return Job.of(view, stands, flower_of(parts.settings))
-        await asyncio.sleep(min(WAIT_TICK_S, left_s))
+    return await run_in_threadpool(_told, parts, job_id)
 
 
 @router.get(
@@ -187,6 +185,12 @@ def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
 def erase(parts: GivenParts, job_id: GivenJobId) -> None:
     """Erase a job, whatever it is doing: recording, transcript and all that is known of it."""
     erase_job(parts.store, parts.storage, parts.queues, job_id)
+
+
+def _told(parts: Parts, job_id: str) -> Job:
+    """The job as it stands now; raises `NoSuchJob`."""
+    view = existing_job(parts, job_id)
+    return Job.of(view, _stands(parts, view), flower_of(parts.settings))
 
 
 def _stands(parts: Parts, view: JobView) -> Forecast:

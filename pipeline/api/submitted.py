@@ -12,7 +12,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pipeline.api.form import File, Form, read_form
+from pipeline.api.arriving import arriving
+from pipeline.api.form import File, Form, Limits, read_form
 from pipeline.api.said import TEXTS, said
 from pipeline.errors import BadRequest
 from pipeline.fetch.urls import checked_url
@@ -58,21 +59,21 @@ class Submitted:
 
 @asynccontextmanager
 async def read_submission(
-    request: Request, folder: Path, limit_bytes: int, max_duration_s: float
+    request: Request, folder: Path, limits: Limits, max_duration_s: float
 ) -> AsyncIterator[Submitted]:
-    """The submission `request` carries. Files are cut one byte beyond `limit_bytes`; no recording
-    is said to last longer than `max_duration_s`.
+    """The submission `request` carries. Files that are too long are cut one byte beyond
+    their limit; no recording is said to last longer than `max_duration_s`.
 
-    Raises `BadRequest` for one that cannot be understood or holds nothing, `PartDown` when the disk
-    takes no more.
+    Raises `BadRequest` for one that cannot be understood or holds nothing, `UploadTooSlow`,
+    `PartDown` when the disk takes no more.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        yield _from_json(await _body(request), max_duration_s)
+        yield _from_json(await _body(request, limits.idle_s), max_duration_s)
         return
     texts = tuple(TEXTS)
     async with read_form(
-        request, folder, files="files", fields=texts, repeated=("urls",), limit_bytes=limit_bytes
+        request, folder, files="files", fields=texts, repeated=("urls",), limits=limits
     ) as form:
         urls = [url.strip() for url in form.repeated["urls"] if url.strip()]
         given = dict(form.fields)
@@ -107,10 +108,10 @@ def _complete(submitted: Submitted) -> Submitted:
     return submitted
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, idle_s: float) -> bytes:
     """All of it, even what is too much: who is answered while still sending does not listen."""
     body = bytearray()
-    async for received in request.stream():
+    async for received in arriving(request, idle_s):
         if len(body) <= JSON_LIMIT_BYTES:
             body += received
     if len(body) > JSON_LIMIT_BYTES:

@@ -9,19 +9,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from pipeline.api.backlog import Backlog, audio_s
 from pipeline.api.bodies import AcceptedFile, Reason, Submission
 from pipeline.api.described import BINARY, problems
-from pipeline.api.given import GivenParts, GivenSubmitter
+from pipeline.api.form import Limits, asks_first
+from pipeline.api.given import GivenBacklog, GivenParts, GivenSubmitter
 from pipeline.api.idempotency import Carried, checked_key, once
 from pipeline.api.problems import public_message
 from pipeline.api.said import SPEAKER_LIMIT, TEXTS
 from pipeline.api.submitted import URLS_LIMIT, Submitted, read_submission
 from pipeline.errors import (
+    BacklogFull,
     BadRequest,
     FairscribeError,
     KeyReused,
     PartDown,
     RequestInProgress,
+    UploadTooSlow,
 )
 from pipeline.fetch.urls import URL_LIMIT, name_in_url, shown_url
 from pipeline.parts import Parts
@@ -45,7 +49,7 @@ _FILES = {
     "type": "array",
     "items": BINARY,
     "minItems": 1,
-    "description": "Recordings, one part each, any number",
+    "description": "Recordings, one part each",
 }
 _URLS = {
     "type": "array",
@@ -107,24 +111,30 @@ Key = Annotated[
     status_code=202,
     summary="Submit recordings",
     openapi_extra={"requestBody": _BODY},
-    responses=problems(BadRequest, KeyReused, RequestInProgress, PartDown),
+    responses=problems(
+        *(BadRequest, UploadTooSlow, KeyReused, RequestInProgress, BacklogFull, PartDown)
+    ),
 )
 async def submit(
     request: Request,
     response: Response,
     caller: GivenSubmitter,
     parts: GivenParts,
+    backlog: GivenBacklog,
     idempotency_key: Key = None,
 ) -> Submission:
     """Submit recordings, as files or by their URLs. Each becomes a job of its own, durable when
     this answers.
 
-    What cannot be transcribed (empty, too large) is a failed job, and the others go on.
+    What cannot be transcribed (empty, too large) is a failed job, and the others go on. Where more
+    audio waits than is taken in, all of it is refused and may be sent again.
     """
-    limit_bytes, folder = parts.settings.max_upload_bytes, parts.settings.home / "uploads"
+    if asks_first(request):
+        await run_in_threadpool(backlog.check)
+    limits, folder = Limits.of(parts.settings), parts.settings.home / "uploads"
     longest_s = parts.settings.max_duration_h * 3600
-    async with read_submission(request, folder, limit_bytes, longest_s) as submitted:
-        asked = _Request(parts, caller.tenant, submitted, limit_bytes)
+    async with read_submission(request, folder, limits, longest_s) as submitted:
+        asked = _Request(parts, caller.tenant, backlog, submitted, limits.file_bytes)
         if idempotency_key is None:
             answer, _ = await run_in_threadpool(asked.carry_out, asked.new_ids())
         else:
@@ -145,6 +155,7 @@ class _Request:
 
     parts: Parts
     tenant: str | None
+    backlog: Backlog
     submitted: Submitted
     limit_bytes: int
     urls: list[str | BadRequest] = field(default_factory=list)
@@ -171,6 +182,9 @@ class _Request:
         """
         if again and job_ids and not self.submitted.given.get("batch_id"):
             self.submitted.said["batch_id"] = job_ids[0]  # not chosen anew by each run
+        # here, where a request that was carried out before does not come
+        longest_s = self.parts.settings.max_duration_h * 3600
+        self.backlog.take_in(audio_s(self.submitted, longest_s))
         down: PartDown | None = None
         try:
             self._accept_files(job_ids, again)

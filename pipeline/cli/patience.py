@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from pipeline.cli.service import Later, NotFairscribe
+from pipeline.cli.service import Full, Later, NotFairscribe
 from pipeline.errors import PartDown
 
 R = TypeVar("R")
@@ -34,6 +34,9 @@ def patiently(ask: Callable[[], R]) -> R:
             return ask()
         except NotFairscribe:
             raise
+        except Full as full:  # it is there: no patience is lost by that
+            time.sleep(pause_s(full))
+            until_s = time.monotonic() + PATIENCE_S
         except PartDown as down:
             left_s = until_s - time.monotonic()
             if left_s <= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -12,6 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from pipeline.errors import (
+    BacklogFull,
     BadRequest,
     Erased,
     FairscribeError,
@@ -28,6 +30,7 @@ from pipeline.errors import (
     RequestInProgress,
     ScopeMissing,
     TooFewJobs,
+    TooManyRequests,
     TranscriptNotReady,
     TrialRunning,
 )
@@ -41,6 +44,7 @@ _KINDS = (
     *(PartDown, NoSuchTrial, TrialRunning, TooFewJobs, TranscriptNotReady),
     *(Erased, KeyMissing, KeyUnknown, NoRecording, ScopeMissing),
 )
+_FULL = (TooManyRequests.code, BacklogFull.code)
 _ERRORS = {kind.code: kind for kind in _KINDS}
 
 
@@ -61,6 +65,10 @@ class Later(PartDown):
         super().__init__(message)
 
 
+class Full(Later):
+    """The service is well and takes no more for now: it says when it will."""
+
+
 LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 """What a proxy says while the API behind it is started again."""
@@ -68,7 +76,8 @@ AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 AFTER_S = 2.0
 """When to ask again where nobody says."""
 
-LONGEST_AFTER_S = 30.0
+LONGEST_AFTER_S = 600.0
+"""Longer than ours says (pipeline/api/backlog.py): others, proxies, may say anything."""
 
 
 def find_api(settings: Settings) -> str:
@@ -190,6 +199,10 @@ class Service:
     def _ask(self, method: str, path: str, **how: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **how)
+            # refused unread, so nothing was done; a file that was sent is at its end, see submit.py
+            while answer.status_code == HTTPStatus.TOO_MANY_REQUESTS and "files" not in how:
+                time.sleep(_after_s(answer))
+                answer = self._http.request(method, path, **how)
         except UnicodeEncodeError:  # words of a command line may be any bytes
             raise BadRequest("What was asked is not UTF-8.") from None
         except ValueError:  # JSON has no nan and no inf
@@ -215,6 +228,8 @@ class Service:
             if answer.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 return FairscribeError("A proxy on the way to the service takes no file as large.")
             return NotFairscribe(words)
+        if code in _FULL:
+            return Full(detail, _after_s(answer))
         if answer.status_code in LATER or code == RequestInProgress.code:
             return Later(detail, _after_s(answer))
         return _ERRORS.get(code, FairscribeError)(detail)

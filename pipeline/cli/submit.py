@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -18,9 +20,12 @@ from typing import IO
 from pipeline.cli import patience
 from pipeline.cli.collect import Found, NotSent
 from pipeline.cli.journal import Sent
-from pipeline.cli.service import NotFairscribe, Service
+from pipeline.cli.service import Full, NotFairscribe, Service
 from pipeline.cli.side_by_side import side_by_side
 from pipeline.errors import BadRequest, FairscribeError, KeyReused, PartDown
+
+TELL_EACH_S = 60.0
+"""How often a person is told that the service takes no more for now."""
 
 
 def key_of(batch_id: str, one: Found, file: os.stat_result | None) -> str:
@@ -96,6 +101,8 @@ class _Sender:
         self._stopped = threading.Event()
         self._given_up: str | None = None
         self._well_s = time.monotonic()
+        self._telling = threading.Lock()
+        self._told_s = -math.inf
 
     def stop(self) -> None:
         """Let nothing be sent again."""
@@ -109,6 +116,12 @@ class _Sender:
                 outcome = self._send(one)
             except NotFairscribe:
                 raise
+            except Full as full:
+                # it is well and says when it takes more: however long that is, it is waited for
+                failing_s, self._well_s = None, time.monotonic()
+                self._tell(full)
+                if self._stopped.wait(patience.pause_s(full)):
+                    return GivenUp(one.given, full.message, one.line)
             except PartDown as down:
                 failing_s = failing_s or time.monotonic()
                 if not self._wait(failing_s, down):
@@ -117,6 +130,15 @@ class _Sender:
                 self._well_s = time.monotonic()
                 return outcome
         return GivenUp(one.given, self._given_up, one.line)
+
+    def _tell(self, full: Full) -> None:
+        """Say why nothing seems to happen, now and then."""
+        with self._telling:
+            now_s = time.monotonic()
+            if now_s < self._told_s + TELL_EACH_S:
+                return
+            self._told_s = now_s
+        print(f"waiting: {full.message}", file=sys.stderr)
 
     def _wait(self, failing_s: float, down: PartDown) -> bool:
         """Wait, unless patience is at its end or nobody wants it any more."""

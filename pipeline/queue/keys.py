@@ -68,6 +68,11 @@ def ratio_as_of(queue: str) -> str:
     return f"{{fairscribe:{queue}}}:ratio_as_of"
 
 
+def bucket(caller: str) -> str:
+    """STRING: when a caller's bucket of tokens is full again, us of Redis TIME. Expires then."""
+    return f"{{fairscribe:rate:{caller}}}"
+
+
 def score(bucket: int, arrival_ms: int) -> int:
     """A job's place: its bucket, then its arrival.
 

@@ -77,6 +77,8 @@ def parse_policy(text: str) -> Policy:
 def _number(text: str, least: float, most: float) -> float:
     """Six digits of it: what is written of a policy reads back as the same policy."""
     try:
+        if "_" in text or not text.isascii():  # which Python takes, and nobody means
+            raise ValueError(text)
         number = float(f"{float(text):g}")
     except ValueError:
         raise ValueError(f"{text.strip()!r} is not a number") from None

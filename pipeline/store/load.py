@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
 from pipeline.caller import Caller
-from pipeline.job import STAGES, State
+from pipeline.job import FINAL, STAGES, State
 from pipeline.scheduling.policies import Waiting
 from pipeline.store.rows import ago, first_id_since, now, seen_by
 from pipeline.store.tables import jobs
@@ -44,6 +44,24 @@ _COLUMNS = (
     jobs.c.language,
     func.extract("epoch", now - jobs.c.updated_at).label("since_s"),
 )
+
+
+BYTES_A_S = 8_000
+"""What a second of a recording is guessed to weigh while nobody has looked: G.711, one channel."""
+
+FETCHED_S = 300.0
+"""How long a recording is guessed to last that is not fetched yet: a call."""
+
+
+def audio_left_s(c: Connection) -> float:
+    """Length of all recordings that have not ended, seconds, whatever is done of them.
+
+    As decoded or probed, else as their sender said, else guessed by size.
+    """
+    guess = case((jobs.c.size_bytes > 0, jobs.c.size_bytes / BYTES_A_S), else_=FETCHED_S)
+    length_s = func.coalesce(jobs.c.duration_s, jobs.c.duration_hint_s, guess)
+    going = jobs.c.state.in_([state.value for state in State if state not in FINAL])
+    return float(c.scalar(select(func.coalesce(func.sum(length_s), 0.0)).where(going)) or 0.0)
 
 
 def standing(c: Connection, job_id: str) -> tuple[Standing, int] | None:

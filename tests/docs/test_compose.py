@@ -96,8 +96,7 @@ def test_a_command_line_names_a_module_an_app_and_options_that_exist(part: str) 
         assert words[0] == "-A"
         assert importlib.import_module(words[1]).app.main == "fairscribe"
         words = [*words[2:], "--help"]
-    elif module == "uvicorn":
-        assert words[0] == "pipeline.api.app:create"
+    elif module == "pipeline.api.server":
         words = [*words, "--help"]
     else:
         assert importlib.import_module(module).main

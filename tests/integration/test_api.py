@@ -715,7 +715,7 @@ def test_the_description_of_the_api_names_the_form_and_the_problems(api: TestCli
     fields |= {"deadline", "wait_budget_s", "duration_hint_s", "vocabulary", "raw_format"}
     assert set(form["schema"]["properties"]) == fields
     listed = described["paths"]["/v1/jobs"]["get"]
-    assert set(listed["responses"]) == {"200", "400", "401", "403", "500", "503"}
+    assert set(listed["responses"]) == {"200", "400", "401", "403", "429", "500", "503"}
     (scheme,) = described["components"]["securitySchemes"]
     assert listed["security"] == [{scheme: []}]
     assert "security" not in described["paths"]["/v1/health"]["get"]

@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from pipeline.api import openai as door
+from pipeline.api import waiting as waiting_door
 from pipeline.errors import PartDown
 from pipeline.job import AUTO, State
 from pipeline.parts import Parts
@@ -261,6 +262,15 @@ def test_a_moments_outage_is_waited_out(
     address: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, view = [], door.existing_job
+    seen, over = [], waiting_door.views.over
+
+    def over_away_twice(*arguments: Any) -> Any:
+        seen.append(1)
+        if len(seen) <= 2:
+            raise PartDown("Postgres does not answer: restarting")
+        return over(*arguments)
+
+    monkeypatch.setattr(waiting_door.views, "over", over_away_twice)
 
     def away_twice(*arguments: Any) -> Any:
         looks.append(1)
@@ -272,6 +282,7 @@ def test_a_moments_outage_is_waited_out(
     with asking(address, max_retries=0) as client, each_job(parts, driven.completed):
         assert client.audio.transcriptions.create(model="whisper-1", file=SOUND).text
     assert len(looks) >= 3
+    assert len(seen) >= 3
 
 
 def test_what_nobody_foresaw_is_told_in_openais_form_without_internals(
@@ -331,7 +342,7 @@ def test_a_caller_who_hangs_up_cancels_the_job(address: str, parts: Parts) -> No
     with posted(address, FORM):
         job_id = eventually(lambda: states(parts) and the_job(parts).id)
         driven.running(parts, job_id)
-        time.sleep(2 * door.WAIT_TICK_S)
+        time.sleep(2 * waiting_door.TICK_S)
         assert states(parts) == {State.RUNNING: 1}, "while the caller is there, it goes on"
     eventually(lambda: states(parts) == {State.CANCELLED: 1}, 5)
 

@@ -23,7 +23,9 @@ from pipeline.cli.journal import Journal, journal_folder
 from pipeline.parts import Parts
 from pipeline.store import jobs, views
 from pipeline.store.session import transaction
+from tests import driven
 from tests.integration.conftest import Run
+from tests.listening import each_job
 from tests.servers import wait_until
 
 CLI = str(Path(sys.executable).with_name("fairscribe"))
@@ -413,6 +415,36 @@ def test_a_service_away_for_too_long_is_given_up_with_what_is_missing(
     monkeypatch.setattr(jobs, "add_job", add_job)
     assert run("submit", f"{tmp_path}/calls").code == 0
     assert made(parts) == names
+
+
+@pytest.fixture
+def capped(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that takes in 3.6 s of audio, and says to come again at once."""
+    environ["FAIRSCRIBE_MAX_BACKLOG_H"] = "0.001"
+    monkeypatch.setattr("pipeline.api.backlog.KEPT_S", 0.0)
+    for name in ("UNKNOWN_S", "SOONEST_S"):
+        monkeypatch.setattr(f"pipeline.api.backlog.{name}", 0.0)
+
+
+@pytest.mark.usefixtures("capped")
+def test_a_service_that_takes_no_more_for_now_is_waited_for_however_long_it_says_so(
+    run: Run, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.1)
+    (tmp_path / "calls").mkdir()
+    for n in range(3):
+        (tmp_path / "calls" / f"{n}.wav").write_bytes(b"x" * 20_000)  # 2.5 s, unheard
+
+    def slowly(parts: Parts, job_id: str) -> None:
+        time.sleep(0.5)
+        driven.failed(parts, job_id)
+
+    with each_job(parts, slowly) as ended:
+        ran = run("submit", f"{tmp_path}/calls", "--json")
+    assert (ran.code, len(ran.json["jobs"]), ran.json["not_sent"]) == (0, 3, [])
+    assert len(ended) >= 2
+    assert ran.err.count("waiting: ") == 1
+    assert "h of audio wait here" in ran.err
 
 
 def test_what_a_proxy_says_is_waited_out_or_costs_one_file(
