@@ -37,6 +37,7 @@
      +- NoSuchKey
      +- NoSuchWebhook
      +- NoSuchDelivery
+     +- SignatureRefused           a webhook's message was not signed by us, or is an old one
      +- Erased                     it was there; its days were over, or somebody erased it
      +- NotAllowed                 who asks may not
      |   +- KeyMissing
@@ -297,6 +298,12 @@ class NoSuchDelivery(FairscribeError):
     """There is no delivery with this id."""
 
     code = "no_such_delivery"
+
+
+class SignatureRefused(FairscribeError):
+    """The message was not signed with this secret, or was changed."""
+
+    code = "signature_refused"
 
 
 class Erased(FairscribeError):
