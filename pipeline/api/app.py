@@ -19,6 +19,7 @@ from pipeline.api import (
     status,
     trial,
     uploads,
+    webhooks,
 )
 from pipeline.api.described import SERVERS, TAGS, describe, operation_id
 from pipeline.api.problems import answer_with_problems
@@ -44,7 +45,10 @@ def create() -> FastAPI:
         servers=SERVERS,
         generate_unique_id_function=operation_id,
     )
-    for part in (uploads, status, batches, calls, line, order, trial, openai, health, measured):
+    for part in (
+        *(uploads, status, batches, calls, webhooks, line, order, trial),
+        *(openai, health, measured),
+    ):
         app.include_router(part.router)
     answer_with_problems(app)
     describe(app)
