@@ -19,6 +19,7 @@ from pipeline.cli import (
     show,
     simulate,
     submit_command,
+    webhook_commands,
 )
 from pipeline.cli.local import Json
 from pipeline.cli.service import connect
@@ -38,6 +39,7 @@ app = typer.Typer(
 for part in (local, submit_command, batch_commands, job_commands, simulate):
     app.add_typer(part.app)
 app.add_typer(policy_commands.app, name="policy")
+app.add_typer(webhook_commands.app, name="webhook")
 
 
 def main() -> None:

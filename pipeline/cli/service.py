@@ -17,8 +17,10 @@ from pipeline.errors import (
     KeyReused,
     NoSuchBatch,
     NoSuchCall,
+    NoSuchDelivery,
     NoSuchJob,
     NoSuchTrial,
+    NoSuchWebhook,
     NotRetryable,
     PartDown,
     RequestInProgress,
@@ -34,6 +36,7 @@ TIMEOUT = httpx.Timeout(connect=5.0, read=300.0, write=300.0, pool=5.0)
 _KINDS = (
     *(BadRequest, KeyReused, NoSuchBatch, NoSuchCall, NoSuchJob, NotRetryable),
     *(PartDown, NoSuchTrial, TrialRunning, TooFewJobs, TranscriptNotReady),
+    *(NoSuchWebhook, NoSuchDelivery),
 )
 _ERRORS = {kind.code: kind for kind in _KINDS}
 

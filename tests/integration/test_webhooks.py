@@ -304,6 +304,26 @@ def test_a_redirect_is_a_failure_that_says_so(parts: Parts, web: Web) -> None:
     assert len(web.sent) == 1
 
 
+def test_a_receiver_that_was_down_for_a_while_gets_all_once_it_is_up(parts: Parts) -> None:
+    with serving() as gone:
+        url = gone.url("/hook")
+    hook = add(parts, url)
+    ids = {failed_job(parts) for _ in range(3)}
+    while run(parts, hook):
+        pass
+    errors = {one.last_error for one in log_of(parts, hook)}
+    assert errors == {"The URL's server cannot be reached."}
+    with serving() as back:
+        sql(parts, "UPDATE webhooks SET url = :url", url=back.page("/hook"))
+        make_due(parts)
+        while run(parts, hook):
+            pass
+    assert len(back.sent) == 3
+    told = log_of(parts, hook)
+    assert {one.job_id for one in told} == ids
+    assert {(one.status, one.attempts, one.last_error) for one in told} == {("delivered", 2, None)}
+
+
 def test_a_receiver_inside_is_never_asked(parts: Parts, web: Web) -> None:
     hook = add(parts, web.page("/hook"))
     failed_job(parts)
