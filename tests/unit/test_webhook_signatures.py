@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +26,23 @@ def signed(body: bytes = BODY, secret: str = SECRET, at_s: int = NOW_S) -> dict[
     }
 
 
+REFUSED: list[tuple[dict[str, str], bytes, int]] = [
+    ({}, BODY + b" ", 0),  # changed on the way
+    ({"Webhook-Id": "d2"}, BODY, 0),
+    ({"Webhook-Timestamp": str(NOW_S + 200)}, BODY, 200),  # an old one, dated anew
+    ({}, BODY, 301),  # kept, and sent again
+    ({}, BODY, -301),
+    ({"Webhook-Signature": ""}, BODY, 0),
+    ({"Webhook-Signature": "v1,"}, BODY, 0),
+    ({"Webhook-Signature": "é" * 9}, BODY, 0),
+    ({"Webhook-Signature": sign([new_secret()], "d1", NOW_S, BODY)}, BODY, 0),
+    ({"Webhook-Signature": sign([SECRET], "d1", NOW_S, b"")}, BODY, 0),  # body left out
+    ({"Webhook-Timestamp": "9" * 5000}, BODY, 0),
+    ({"Webhook-Timestamp": "-1"}, BODY, 0),
+    ({"Webhook-Timestamp": "٣"}, BODY, 0),
+]
+
+
 def test_a_message_as_it_was_sent_is_believed_whatever_the_case_of_its_headers() -> None:
     verify(SECRET, signed(), BODY, NOW_S)
     verify(SECRET, {name.upper(): value for name, value in signed().items()}, BODY, NOW_S + 299)
@@ -35,24 +55,7 @@ def test_while_a_secret_is_changed_both_are_good() -> None:
     verify(newer, both, BODY, NOW_S)
 
 
-@pytest.mark.parametrize(
-    ("change", "body", "later_s"),
-    [
-        ({}, BODY + b" ", 0),  # changed on the way
-        ({"Webhook-Id": "d2"}, BODY, 0),
-        ({"Webhook-Timestamp": str(NOW_S + 200)}, BODY, 200),  # an old one, dated anew
-        ({}, BODY, 301),  # kept, and sent again
-        ({}, BODY, -301),
-        ({"Webhook-Signature": ""}, BODY, 0),
-        ({"Webhook-Signature": "v1,"}, BODY, 0),
-        ({"Webhook-Signature": "é" * 9}, BODY, 0),
-        ({"Webhook-Signature": sign([new_secret()], "d1", NOW_S, BODY)}, BODY, 0),
-        ({"Webhook-Signature": sign([SECRET], "d1", NOW_S, b"")}, BODY, 0),  # body left out
-        ({"Webhook-Timestamp": "9" * 5000}, BODY, 0),
-        ({"Webhook-Timestamp": "-1"}, BODY, 0),
-        ({"Webhook-Timestamp": "٣"}, BODY, 0),
-    ],
-)
+@pytest.mark.parametrize(("change", "body", "later_s"), REFUSED)
 def test_anything_else_is_refused(change: dict[str, str], body: bytes, later_s: int) -> None:
     with pytest.raises(SignatureRefused):
         verify(SECRET, signed() | change, body, NOW_S + later_s)
@@ -78,3 +81,36 @@ def test_a_secret_is_new_each_time_long_enough_and_fit_for_a_line() -> None:
 def test_eight_attempts_take_forty_hours() -> None:
     assert len(PAUSES_S) + 1 == 8
     assert sum(PAUSES_S) == pytest.approx(40.2 * 3600, rel=0.01)
+
+
+# -- what docs/webhooks.md gives to receivers -----------------------------------------------
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "webhooks.md"
+
+
+def shown_verify(monkeypatch: pytest.MonkeyPatch, now_s: float) -> Any:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    written: dict[str, Any] = {}
+    exec(block, written)
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    return written["verify"]
+
+
+def test_the_pages_own_verify_believes_what_ours_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower = {name.lower(): value for name, value in signed().items()}
+    shown_verify(monkeypatch, NOW_S)(SECRET, lower, BODY)
+
+
+@pytest.mark.parametrize(("change", "body", "later_s"), REFUSED)
+def test_the_pages_own_verify_refuses_what_ours_does(
+    change: dict[str, str], body: bytes, later_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower = {name.lower(): value for name, value in (signed() | change).items()}
+    with pytest.raises(ValueError):  # noqa: PT011
+        shown_verify(monkeypatch, NOW_S + later_s)(SECRET, lower, body)
+
+
+def test_the_page_has_the_table_of_attempts() -> None:
+    told = re.findall(r"^\| \d \| (\d+) (s|min|h)", PAGE.read_text("utf-8"), re.M)
+    seconds = {"s": 1, "min": 60, "h": 3600}
+    assert tuple(int(number) * seconds[unit] for number, unit in told) == PAUSES_S
