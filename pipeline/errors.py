@@ -38,6 +38,7 @@
      +- NoSuchWebhook
      +- NoSuchDelivery
      +- NoRecording                of this job, or none yet
+     +- SignatureRefused           a webhook's message was not signed by us, or is an old one
      +- Erased                     it was there; its days were over, or somebody erased it
      +- NotAllowed                 who asks may not
      |   +- KeyMissing
@@ -316,6 +317,12 @@ class NoSuchDelivery(FairscribeError):
     """There is no delivery with this id."""
 
     code = "no_such_delivery"
+
+
+class SignatureRefused(FairscribeError):
+    """The message was not signed with this secret, or was changed."""
+
+    code = "signature_refused"
 
 
 class Erased(FairscribeError):

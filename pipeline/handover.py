@@ -23,7 +23,7 @@ FETCH = "fairscribe.fetch"
 """Errand: fetch a recording from its URL. Argument: job id."""
 
 NOTIFY = "fairscribe.notify"
-"""Errand: tell a webhook of a job that ended. Argument: delivery id."""
+"""Errand: look at once for what a webhook is to be told. Argument: webhook id."""
 
 
 class Handover:
@@ -47,9 +47,9 @@ class Handover:
         """Ask for these jobs' recordings to be fetched, not before `in_s` seconds. See `probe`."""
         self._send(FETCH, job_ids, countdown=in_s or None)
 
-    def notify(self, delivery_ids: list[str]) -> None:
-        """Ask for these deliveries to be sent. See `probe`."""
-        self._send(NOTIFY, delivery_ids)
+    def notify(self, webhook_ids: list[str]) -> None:
+        """Ask for what these webhooks are to be told to be sent at once. See `probe`."""
+        self._send(NOTIFY, webhook_ids)
 
     def _send(self, errand: str, ids: list[str], **options: Any) -> None:
         if not ids:

@@ -1,4 +1,4 @@
-"""A web server for tests of fetching: it serves recordings, badly when it is asked to."""
+"""A web server for tests: it serves recordings and takes messages, badly when it is asked to."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Web:
         self.pages: dict[str, Answer] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
         """Path and headers of each request, names in lower case."""
+        self.sent: list[tuple[str, dict[str, str], bytes]] = []
+        """Path, headers and body of each message that came by POST."""
         self.busy = self.most_busy = 0
         """Requests being answered now, and at most so far."""
         self.port = 0
@@ -62,10 +64,18 @@ def serving(host: str = "127.0.0.1", tls: Any = None) -> Iterator[Web]:
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            with lock:
+                web.sent.append((self.path, self._named(), body))
+            self.do_GET()
+
+        def _named(self) -> dict[str, str]:
+            return {name.lower(): value for name, value in self.headers.items()}
+
         def do_GET(self) -> None:
             with lock:
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                web.asked.append((self.path, headers))
+                web.asked.append((self.path, self._named()))
                 web.busy += 1
                 web.most_busy = max(web.most_busy, web.busy)
             try:

@@ -19,7 +19,8 @@ from celery.worker import state as worker_state
 
 from pipeline.errors import PartDown
 from pipeline.fetch.fetcher import Fetcher
-from pipeline.handover import FETCH, PROBE
+from pipeline.fetch.poster import Poster
+from pipeline.handover import FETCH, NOTIFY, PROBE
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY
 from pipeline.logs import configure
@@ -38,6 +39,7 @@ from pipeline.store import fetches, jobs
 from pipeline.store.session import transaction
 from workers.app import app
 from workers.caretaker import Caretaker
+from workers.postman import Postman
 from workers.ready import say_ready, still_ready
 
 Made = TypeVar("Made")
@@ -145,6 +147,12 @@ def fetch_recording(job_id: str) -> None:
     ask_for_next(here.store, here.handover)
 
 
+@app.task(name=NOTIFY, send_events=False)
+def look_for_news(webhook_id: str) -> None:
+    """There is something to tell a webhook; the postman would find it by itself a moment later."""
+    _postman().wake()
+
+
 @app.task(name=SWEEP, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
 def sweep() -> None:
     """Ask again for probes and fetches whose message or worker was lost."""
@@ -225,6 +233,7 @@ class BeatStep(bootsteps.StartStopStep):
 def _begin(**_: Any) -> None:
     configure("errands", parts().settings.log_level)
     _caretaker().start()
+    _postman().start()
     say_ready()
 
 
@@ -247,6 +256,7 @@ def _hurry(**_: Any) -> None:
 
 @worker_shutdown.connect
 def _end(**_: Any) -> None:
+    _postman().stop()
     _caretaker().stop()
     for sandbox in _to_close:
         sandbox.close()
@@ -255,6 +265,13 @@ def _end(**_: Any) -> None:
 @_once
 def _caretaker() -> Caretaker:
     return Caretaker(parts(), on_tick=_show_work)
+
+
+@_once
+def _postman() -> Postman:
+    settings = parts().settings
+    timeout_s, private = settings.webhook_timeout_s, settings.webhook_private
+    return Postman(parts(), Poster(timeout_s=timeout_s, private=private))
 
 
 app.steps["worker"].add(BeatStep)

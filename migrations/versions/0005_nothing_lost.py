@@ -62,6 +62,8 @@ def upgrade() -> None:
         sa.Column("tenant", sa.Text, comment="whose jobs it tells of; null: keys were off"),
         sa.Column("url", sa.Text, nullable=False),
         sa.Column("secret", sa.Text, nullable=False, comment="signs what is sent; shown once"),
+        sa.Column("old_secret", sa.Text, comment="the one before: signs beside it for a while"),
+        sa.Column("old_secret_until", sa.DateTime(timezone=True)),
         sa.Column("events", JSONB, nullable=False, comment="which it tells of"),
         sa.Column(
             "failing_since",
@@ -83,12 +85,33 @@ def upgrade() -> None:
         sa.Column(
             "webhook_id", sa.Uuid, sa.ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False
         ),
-        sa.Column("job_id", sa.Uuid, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "job_id",
+            sa.Uuid,
+            sa.ForeignKey("jobs.id", ondelete="CASCADE"),
+            comment="null: a ping, of no job",
+        ),
         sa.Column("event", sa.Text, nullable=False),
         sa.Column(
             "body", sa.Text, nullable=False, comment="JSON as it is sent and signed; no content"
         ),
-        sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+        sa.Column(
+            "attempts",
+            sa.Integer,
+            nullable=False,
+            server_default="0",
+            comment="begun so far; fences what each of them writes",
+        ),
+        sa.Column(
+            "failures",
+            sa.Integer,
+            nullable=False,
+            server_default="0",
+            comment="since it was written, or sent again by hand",
+        ),
+        sa.Column(
+            "attempted_at", sa.DateTime(timezone=True), comment="when the last attempt began"
+        ),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
         sa.Column("delivered_at", sa.DateTime(timezone=True)),
         sa.Column("given_up_at", sa.DateTime(timezone=True)),
@@ -100,8 +123,14 @@ def upgrade() -> None:
     op.create_index(
         "deliveries_due",
         "deliveries",
-        ["due_at"],
+        ["webhook_id", "due_at"],
         postgresql_where=sa.text("delivered_at IS NULL AND given_up_at IS NULL"),
+    )
+    op.create_index(
+        "deliveries_pings",
+        "deliveries",
+        ["webhook_id"],
+        postgresql_where=sa.text("event = 'ping' AND delivered_at IS NULL AND given_up_at IS NULL"),
     )
     op.create_index("deliveries_of_webhook", "deliveries", ["webhook_id", "created_at"])
     op.create_index("deliveries_of_job", "deliveries", ["job_id"])

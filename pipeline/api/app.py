@@ -22,6 +22,7 @@ from pipeline.api import (
     status,
     trial,
     uploads,
+    webhooks,
 )
 from pipeline.api.arriving import SmallBodies
 from pipeline.api.backlog import backlog_of
@@ -59,7 +60,10 @@ def create() -> FastAPI:
         servers=SERVERS,
         generate_unique_id_function=operation_id,
     )
-    for part in (uploads, status, audio, batches, calls, line, order, trial, callers):
+    for part in (
+        *(uploads, status, audio, batches, calls, webhooks),
+        *(line, order, trial, callers),
+    ):
         app.include_router(part.router, responses=problems(TooManyRequests))
     app.include_router(openai.router, responses=openai_problems(TooManyRequests(30.0)))
     for part in (health, measured):

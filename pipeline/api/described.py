@@ -45,6 +45,7 @@ TAGS = [
     {"name": "jobs", "description": "Recordings in, transcripts out, and what lies between."},
     {"name": "batches", "description": "Jobs that belong together: how far they are, as it goes."},
     {"name": "calls", "description": "Calls recorded in several files, joined by their metadata."},
+    {"name": "webhooks", "description": "Being told of jobs that ended, instead of asking."},
     {"name": "queue", "description": "Who is next, and by which rule."},
     {
         "name": "openai",

@@ -21,6 +21,7 @@ from pipeline.cli import (
     show,
     simulate,
     submit_command,
+    webhook_commands,
 )
 from pipeline.cli.local import Json
 from pipeline.cli.service import connect
@@ -41,6 +42,7 @@ for part in (local, submit_command, batch_commands, job_commands, access_command
     app.add_typer(part.app)
 app.add_typer(policy_commands.app, name="policy")
 app.add_typer(key_commands.app, name="key")
+app.add_typer(webhook_commands.app, name="webhook")
 
 
 def main() -> None:

@@ -23,8 +23,10 @@ from pipeline.errors import (
     NoRecording,
     NoSuchBatch,
     NoSuchCall,
+    NoSuchDelivery,
     NoSuchJob,
     NoSuchTrial,
+    NoSuchWebhook,
     NotRetryable,
     PartDown,
     RequestInProgress,
@@ -43,6 +45,7 @@ _KINDS = (
     *(BadRequest, KeyReused, NoSuchBatch, NoSuchCall, NoSuchJob, NotRetryable),
     *(PartDown, NoSuchTrial, TrialRunning, TooFewJobs, TranscriptNotReady),
     *(Erased, KeyMissing, KeyUnknown, NoRecording, ScopeMissing),
+    *(NoSuchWebhook, NoSuchDelivery),
 )
 _FULL = (TooManyRequests.code, BacklogFull.code)
 _ERRORS = {kind.code: kind for kind in _KINDS}

@@ -1,9 +1,10 @@
 """Which addresses may be asked, and the connection to exactly those.
 
-A caller's URL must not reach what only this machine can: its own ports, the network behind it, a
-cloud's metadata service. So a name is resolved here, every address it has is judged, and the
-connection is made to one of the addresses judged: a name that resolves differently the next moment
-changes nothing. The name itself stays what TLS asks the certificate for.
+A caller's URL, of a recording or of a webhook, must not reach what only this machine can: its own
+ports, the network behind it, a cloud's metadata service. So a name is resolved here, every address
+it has is judged, and the connection is made to one of the addresses judged: a name that resolves
+differently the next moment changes nothing. The name itself stays what TLS asks the certificate
+for.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _NEVER = [
 ]
 """Not global, whatever Python's version says: IPv4-compatible, a network's own NAT64, relays."""
 
+_UNICAST = ipaddress.ip_network("2000::/3")
+"""All that is given out of IPv6; what else may be routed somewhere leads into some network."""
+
 
 def is_public(address: Address) -> bool:
     """Whether an address belongs to the public internet, looking into IPv4 carried in IPv6.
@@ -43,18 +47,42 @@ def is_public(address: Address) -> bool:
         carried = [one for one in inside if one is not None]
         if carried:
             return all(is_public(one) for one in carried)
-        if address.is_site_local:
+        if address not in _UNICAST:
             return False
     if any(address in network for network in _NEVER):
         return False
     return address.is_global and not address.is_multicast
 
 
-class Patience:
-    """How long one fetch may still take."""
+def written_address(host: str) -> Address | None:
+    """The address a URL's host is, in any of the ways the system takes one; None for a name.
 
-    def __init__(self, clock: Clock, limit_s: float, stopping: Callable[[], bool]) -> None:
+    >>> written_address("0x7f.1"), written_address("example.com")
+    (IPv4Address('127.0.0.1'), None)
+    """
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return None
+
+
+class Patience:
+    """How long one exchange may still take."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        limit_s: float,
+        stopping: Callable[[], bool],
+        awaited: str = "The recording",
+    ) -> None:
+        """`awaited`: what was not there in time, for the error that says so."""
         self._clock, self._limit_s, self._stopping = clock, limit_s, stopping
+        self._awaited = awaited
         self._end_s = clock.monotonic_s() + limit_s
 
     @property
@@ -76,11 +104,11 @@ class Patience:
 
     def too_slow(self) -> FetchFailed:
         """The error that says so."""
-        return FetchFailed(f"The recording was not there within {self._limit_s:g} seconds.")
+        return FetchFailed(f"{self._awaited} was not there within {self._limit_s:g} seconds.")
 
 
 class PublicBackend(httpcore.NetworkBackend):
-    """Connections of one fetch: to judged addresses only, all within its patience."""
+    """Connections of one exchange: to judged addresses only, all within its patience."""
 
     def __init__(self, patience: Patience, *, private: bool) -> None:
         """`private`: every address may be asked."""

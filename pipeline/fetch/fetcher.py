@@ -45,8 +45,7 @@ class Fetcher:
         """`timeout_s` is for all of one fetch; `private` lets it ask addresses of this network."""
         self._timeout_s, self._private = timeout_s, private
         self._clock = clock or SystemClock()
-        self._tls = httpcore.default_ssl_context()
-        self._tls.load_default_certs()  # an installation's own authorities, beside the public ones
+        self._tls = tls_context()
 
     @contextmanager
     def open(
@@ -58,7 +57,7 @@ class Fetcher:
         `TooLarge` when the server says it is, `LeaseLost` once `stopping` is true.
         """
         patience = Patience(self._clock, self._timeout_s, stopping)
-        with _telling(patience):
+        with telling(patience):
             for _ in range(REDIRECTS + 1):
                 with self._ask(url, patience) as response:
                     if response.status not in _REDIRECT:
@@ -73,12 +72,22 @@ class Fetcher:
         backend = PublicBackend(patience, private=self._private)
         with (
             httpcore.ConnectionPool(ssl_context=self._tls, network_backend=backend) as pool,
-            pool.stream("GET", url, headers=_headers(url), extensions={"timeout": _TIMEOUTS}) as it,
+            pool.stream(
+                "GET", url, headers=headers_for(url), extensions={"timeout": _TIMEOUTS}
+            ) as it,
         ):
             yield it
 
 
-def _headers(url: str) -> list[tuple[bytes, bytes]]:
+def tls_context() -> ssl.SSLContext:
+    """Whose certificates hold: those of public authorities, and of the installation's own."""
+    context = httpcore.default_ssl_context()
+    context.load_default_certs()
+    return context
+
+
+def headers_for(url: str) -> list[tuple[bytes, bytes]]:
+    """Who asks, and the name and password that stand in `url`."""
     headers = [
         (b"User-Agent", f"fairscribe/{version('fairscribe')}".encode()),
         (b"Accept", b"*/*"),
@@ -99,16 +108,16 @@ def _check(response: httpcore.Response, limit_bytes: int) -> None:
         raise FetchInterrupted(f"The URL's server answered {status}.")
     if status not in (200, 203):
         raise FetchFailed(f"The URL's server answered {status}.")
-    if _header(response, b"content-encoding").lower() not in (b"", b"identity"):
+    if header_of(response, b"content-encoding").lower() not in (b"", b"identity"):
         raise FetchFailed("The URL's server sent the recording compressed, which was not asked.")
-    length = _header(response, b"content-length")
+    length = header_of(response, b"content-length")
     if length.isdigit() and int(length) > limit_bytes:
         raise TooLarge(f"The file is larger than {limit_bytes} bytes.")
 
 
 def _next(url: str, response: httpcore.Response) -> str:
     """Where a redirect leads. The name and password in the URL before stay behind."""
-    location = _header(response, b"location").decode("utf-8", "replace").replace(" ", "%20")
+    location = header_of(response, b"location").decode("utf-8", "replace").replace(" ", "%20")
     try:
         return checked_url(urljoin(shown_url(url), location))
     except (BadRequest, ValueError):
@@ -116,20 +125,21 @@ def _next(url: str, response: httpcore.Response) -> str:
 
 
 def _name(response: httpcore.Response, url: str) -> str | None:
-    return name_in_disposition(_header(response, b"content-disposition")) or name_in_url(url)
+    return name_in_disposition(header_of(response, b"content-disposition")) or name_in_url(url)
 
 
-def _header(response: httpcore.Response, name: bytes) -> bytes:
+def header_of(response: httpcore.Response, name: bytes) -> bytes:
+    """The first header of this name (lower case); empty when there is none."""
     return next((value for key, value in response.headers if key.lower() == name), b"")
 
 
 def _chunks(response: httpcore.Response, patience: Patience) -> Iterator[bytes]:
-    with _telling(patience):
+    with telling(patience):
         yield from response.iter_stream()
 
 
 @contextmanager
-def _telling(patience: Patience) -> Iterator[None]:
+def telling(patience: Patience) -> Iterator[None]:
     """Turn httpcore's errors to ours. What it says of hosts and ports stays in the chain."""
     try:
         yield

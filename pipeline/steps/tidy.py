@@ -1,8 +1,8 @@
 """tidy: what crashes leave behind is swept up, from what Postgres says is still needed.
 
 Packed speech of jobs that ended or were surveyed again, recordings whose row was never committed,
-windows of ended jobs, answers to old requests. Nothing young is touched unless its job has ended:
-somebody may be writing it.
+windows of ended jobs, answers to old requests, what webhooks were told long ago. Nothing young is
+touched unless its job has ended: somebody may be writing it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from pipeline.intake.storage import Storage
 from pipeline.logs import log
-from pipeline.store import index, partials, submissions
+from pipeline.store import deliveries, index, partials, submissions
 from pipeline.store.session import transaction
 
 YOUNG_S = 3600.0
@@ -25,6 +25,7 @@ def tidy(store: Engine, storage: Storage) -> int:
     with transaction(store) as c:
         partials.drop_windows_of_ended(c)
         submissions.drop_old(c)
+        deliveries.drop_old(c)
     erased = 0
     for folder in ("packed", "recordings"):
         keys = storage.keys(folder)

@@ -10,8 +10,9 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Select, func, select, true, update
 
 from pipeline.caller import Caller
-from pipeline.job import MOVES, State
+from pipeline.job import FINAL, MOVES, State
 from pipeline.scheduling.policies import Waiting
+from pipeline.store import outbox
 from pipeline.store.tables import jobs
 
 now = func.clock_timestamp()
@@ -45,7 +46,8 @@ def move(
     returning: Sequence[ColumnElement[Any]] = tuple(jobs.c),
 ) -> Any:
     """UPDATE jobs that stand in `allowed` (and at `attempt`, if given), RETURNING whole rows or
-    some columns.
+    some columns, `id` among them. Where that ends them, what webhooks are told of it is written
+    in the same transaction.
     """
     target = State(values["state"])
     if illegal := [state for state in allowed if target not in MOVES[state] and state != target]:
@@ -57,7 +59,13 @@ def move(
     if attempt is not None:
         where.append(jobs.c.attempt == attempt)
     statement = update(jobs).where(*where).values(**values, updated_at=now).returning(*returning)
-    return c.execute(statement)
+    moved = c.execute(statement)
+    if target not in FINAL:
+        return moved
+    kept = moved.freeze()
+    if ended := [row.id for row in kept()]:
+        outbox.tell(c, ended)
+    return kept()
 
 
 def places() -> Select[Any]:

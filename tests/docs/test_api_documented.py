@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.api import batch_bodies, bodies, call_bodies, problems, queue_bodies
+from pipeline.api import (
+    batch_bodies,
+    bodies,
+    call_bodies,
+    problems,
+    queue_bodies,
+    webhook_bodies,
+)
 from pipeline.api.app import create
 from pipeline.errors import FairscribeError, JobFailed, RecordingRefused
 from pipeline.metrics import METRICS
@@ -67,6 +74,8 @@ def test_every_field_of_an_answer_is_on_the_page(body: type[Any]) -> None:
         *(queue_bodies.PolicyView, queue_bodies.PolicyHistory, batch_bodies.BatchPage),
         *(queue_bodies.TrialView, queue_bodies.TrialList, queue_bodies.ComparisonView),
         *(queue_bodies.RatioView, queue_bodies.ReplayView, queue_bodies.ReplayedView),
+        *(webhook_bodies.NewWebhook, webhook_bodies.WebhookList, webhook_bodies.Resumed),
+        *(webhook_bodies.DeliveryBody, webhook_bodies.DeliveryPage),
     ],
 )
 def test_every_field_of_an_answer_is_in_an_example(body: type[Any]) -> None:

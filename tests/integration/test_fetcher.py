@@ -1,9 +1,10 @@
-"""Fetching over real sockets: what arrives, what is refused, and no way into the house."""
+"""Fetching over real sockets: what arrives and what is refused. No way into the house:
+test_way_out.py.
+"""
 
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import socket
 import ssl
 import time
@@ -14,7 +15,6 @@ from typing import Any
 import pytest
 
 from pipeline.errors import FetchFailed, FetchInterrupted, LeaseLost, TooLarge
-from pipeline.fetch import addresses
 from pipeline.fetch.fetcher import Fetcher
 from tests.web import Web, serving
 
@@ -34,14 +34,6 @@ def web(everywhere: Web) -> Web:
 @pytest.fixture(scope="module")
 def fetcher() -> Fetcher:
     return Fetcher(timeout_s=10.0, private=True)
-
-
-@pytest.fixture
-def one_public_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """127.0.0.1 stands for a public address; every other is judged as ever."""
-    judge = addresses.is_public
-    public = ipaddress.ip_address("127.0.0.1")
-    monkeypatch.setattr(addresses, "is_public", lambda a: a == public or judge(a))
 
 
 def get(fetcher: Fetcher, url: str, limit: int = 10**6) -> tuple[str | None, bytes]:
@@ -74,65 +66,6 @@ def test_five_redirects_are_followed_and_a_sixth_is_not(web: Web, fetcher: Fetch
         web.page("/odd", status=302, location=location)
         with pytest.raises(FetchFailed):
             get(fetcher, web.url("/odd"))
-
-
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "[::1]", "127.1", "2130706433", "0x7f.1", "0.0.0.0"]
-)
-def test_nothing_of_this_machine_is_asked_however_it_is_written(web: Web, host: str) -> None:
-    url = web.page("/secret", b"secret").replace("127.0.0.1", host)
-    with pytest.raises(FetchFailed, match="not public"):
-        get(Fetcher(timeout_s=5.0, private=False), url)
-    assert web.asked == []
-
-
-@pytest.mark.usefixtures("one_public_address")
-def test_a_redirect_into_the_house_is_refused_at_the_door(web: Web) -> None:
-    careful = Fetcher(timeout_s=5.0, private=False)
-    web.page("/secret", b"secret")
-    for inside in (
-        f"http://127.0.0.2:{web.port}/secret",
-        f"//[::ffff:127.0.0.2]:{web.port}/secret",
-    ):
-        web.page("/lure", status=302, location=inside)
-        with pytest.raises(FetchFailed, match="not public"):
-            get(careful, web.url("/lure"))
-    assert {path for path, _ in web.asked} == {"/lure"}
-
-
-@pytest.mark.usefixtures("one_public_address")
-def test_a_name_is_resolved_once_and_the_judged_address_is_the_one_asked(
-    web: Web, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resolve, names = socket.getaddrinfo, []
-
-    def rebinding(host: Any, *rest: Any, **more: Any) -> Any:
-        if host != "rebind.test":
-            return resolve(host, *rest, **more)
-        names.append(host)
-        address = "127.0.0.1" if len(names) == 1 else "127.0.0.2"
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, web.port))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", rebinding)
-    web.page("/a.wav", b"sound")
-    url = web.url("/a.wav", "rebind.test")
-    assert get(Fetcher(timeout_s=5.0, private=False), url) == ("a.wav", b"sound")
-    assert names == ["rebind.test"]
-    assert web.asked[0][1]["host"] == f"rebind.test:{web.port}"  # the name is kept
-
-
-@pytest.mark.usefixtures("one_public_address")
-def test_a_name_with_one_address_inside_is_refused_with_all(
-    web: Web, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = [
-        (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, web.port))
-        for address in ("127.0.0.1", "10.0.0.1")
-    ]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
-    with pytest.raises(FetchFailed, match="not public"):
-        get(Fetcher(timeout_s=5.0, private=False), web.url("/", "both.test"))
-    assert web.asked == []
 
 
 def test_an_unknown_host_is_said_to_be_one(

@@ -57,6 +57,16 @@ ROUTES = {
     "POST /v1/batches/{batch_id:path}/cancel": Door((SUBMIT,), owned=True),
     "GET /v1/calls/{call_id:path}": Door((READ,), owned=True),
     "GET /v1/calls/{call_id:path}/transcript": Door((READ,), owned=True),
+    "POST /v1/webhooks": Door((SUBMIT,), send={"json": {"url": "https://acme.example/hook"}}),
+    "GET /v1/webhooks": Door((SUBMIT,)),
+    "GET /v1/webhooks/{webhook_id}": Door((SUBMIT,), owned=True),
+    "DELETE /v1/webhooks/{webhook_id}": Door((SUBMIT,), owned=True),
+    "POST /v1/webhooks/{webhook_id}/secret": Door((SUBMIT,), owned=True),
+    "POST /v1/webhooks/{webhook_id}/resume": Door((SUBMIT,), owned=True),
+    "POST /v1/webhooks/{webhook_id}/test": Door((SUBMIT,), owned=True),
+    "GET /v1/webhooks/{webhook_id}/deliveries": Door((SUBMIT,), owned=True),
+    "GET /v1/webhooks/{webhook_id}/deliveries/{delivery_id}": Door((SUBMIT,), owned=True),
+    "POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend": Door((SUBMIT,), owned=True),
     "POST /v1/audio/transcriptions": Door((SUBMIT, READ), send=SPOKEN),
     "POST /v1/audio/translations": Door((SUBMIT, READ), send=SPOKEN),
     "GET /v1/models": Door((ANY,)),
@@ -99,17 +109,22 @@ def code_of(answer: httpx.Response) -> str:
 
 
 def acmes_job(parts: Parts, api: TestClient) -> dict[str, str]:
-    """A completed call of acme, as the ids of all it can be asked by."""
+    """A completed call of acme, told to its webhook, as the ids of all it can be asked by."""
+    headers = bearing(new_key(parts, "acme"))
+    hook = api.post("/v1/webhooks", json={"url": "https://acme.example/hook"}, headers=headers)
+    webhook_id = hook.json()["id"]
     said = {"batch_id": "monday", "metadata": json.dumps({"call_id": "c1"})}
     sent = api.post(
         "/v1/jobs",
         files={"files": ("Ms Ada Lovelace.wav", b"RIFF")},
         data=said,
-        headers=bearing(new_key(parts, "acme")),
+        headers=headers,
     )
     job_id = str(sent.json()["jobs"][0]["id"])
     driven.completed(parts, job_id)
-    return {**OTHERS, "job_id": job_id, "batch_id": "monday", "call_id": "c1"}
+    log = api.get(f"/v1/webhooks/{webhook_id}/deliveries", headers=headers).json()
+    ids = {"job_id": job_id, "batch_id": "monday", "call_id": "c1", "webhook_id": webhook_id}
+    return {**OTHERS, **ids, "delivery_id": log["deliveries"][0]["id"]}
 
 
 OTHERS = {"model": "whisper-1", "trial_id": "1"}
@@ -162,7 +177,8 @@ def test_without_a_key_that_is_known_nobody_comes_in_anywhere(
 def test_a_key_opens_what_its_scope_says_and_is_told_what_it_lacks(
     api: TestClient, parts: Parts
 ) -> None:
-    nothing = {name: driven.nobody() for name in ("job_id", "batch_id", "call_id")} | OTHERS
+    owned = ("job_id", "batch_id", "call_id", "webhook_id", "delivery_id")
+    nothing = {name: driven.nobody() for name in owned} | OTHERS
     for scope in Scope:
         key = new_key(parts, "acme", scope)
         for name, route in ROUTES.items():
@@ -182,7 +198,8 @@ def test_what_is_anothers_is_to_every_route_as_if_it_never_was(
 ) -> None:
     ids = acmes_job(parts, api)
     rival = new_key(parts, "rival")
-    never = {**ids, "job_id": driven.nobody(), "batch_id": "never", "call_id": "never"}
+    never = {**ids, "batch_id": "never", "call_id": "never"}
+    never |= {name: driven.nobody() for name in ("job_id", "webhook_id", "delivery_id")}
     for name, route in ROUTES.items():
         if route.owned:
             anothers, nobodys = asked(api, name, rival, ids), asked(api, name, rival, never)

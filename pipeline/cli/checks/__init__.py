@@ -2,7 +2,7 @@
 
 verdict.py   what a check is given and what it answers
 machine.py   Python, the state folder, ports, memory
-stores.py    Postgres, Redis, clocks
+stores.py    Postgres, Redis, clocks, webhooks
 engine.py    weights, language, the build of the engine and its device
 service.py   the API, the workers
 
@@ -14,7 +14,7 @@ from pipeline.cli.checks import engine, machine, service, stores
 
 CHECKS = (
     *(machine.python, machine.state_folder, machine.ports, machine.memory),
-    *(stores.postgres, stores.redis, stores.clocks),
+    *(stores.postgres, stores.redis, stores.clocks, stores.webhooks),
     *(engine.weights, engine.language, engine.build, engine.device),
     *(service.api, service.workers),
 )

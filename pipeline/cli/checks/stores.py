@@ -16,6 +16,7 @@ from pipeline.errors import PartDown
 from pipeline.settings import sqlalchemy_url
 from pipeline.store.schema import revisions
 from pipeline.store.session import clock_ms, transaction
+from pipeline.store.webhooks import paused
 
 WAIT_S = 3
 
@@ -110,6 +111,23 @@ def clocks(here: Here) -> Verdict:
     if not skews_s:
         return fine("clocks", "There is no other clock to compare with.")
     return fine("clocks", f"The clocks of this machine and of {', '.join(skews_s)} agree.")
+
+
+def webhooks(here: Here) -> Verdict:
+    """None was paused because nothing came through."""
+    if here.database_url is None:
+        return fine("webhooks", "No Postgres is known, so no webhook is.")
+    try:
+        with transaction(_store(here.database_url)) as connection:
+            found = paused(connection)
+    except (PartDown, SQLAlchemyError, UnicodeError):
+        return fine("webhooks", "They could not be looked at; postgres tells why.")
+    if not found:
+        return fine("webhooks", "No webhook is paused.")
+    first = found[0]
+    said = f"{len(found)} paused, such as {first.id}: {first.paused_reason or 'by hand'}"
+    cure = f"See that its receiver works, then `fairscribe webhook resume {first.id}`."
+    return problem("webhooks", f"Webhooks are told nothing: {said}", cure)
 
 
 def _store(database_url: str) -> Engine:
