@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from pipeline.api import (
     batches,
     calls,
+    erasures,
     health,
     line,
     measured,
@@ -44,7 +45,8 @@ def create() -> FastAPI:
         servers=SERVERS,
         generate_unique_id_function=operation_id,
     )
-    for part in (uploads, status, batches, calls, line, order, trial, openai, health, measured):
+    jobs = (uploads, status, erasures, batches, calls)
+    for part in (*jobs, line, order, trial, openai, health, measured):
         app.include_router(part.router)
     answer_with_problems(app)
     describe(app)

@@ -12,14 +12,21 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.api.bodies import Cancelled, Job, JobPage, Status
 from pipeline.api.described import problems
-from pipeline.api.given import GivenJobId, GivenParts, existing_job, flower_of
+from pipeline.api.given import GivenJobId, GivenParts, GivenSubmitter, existing_job, flower_of
 from pipeline.api.transcripts import TRANSCRIPT_ANSWERS, GivenDownload, GivenFormat, render
 from pipeline.clock import SystemClock
-from pipeline.errors import BadRequest, NoSuchJob, NotRetryable, PartDown, TranscriptNotReady
+from pipeline.errors import (
+    BadRequest,
+    Erased,
+    NoSuchJob,
+    NotRetryable,
+    PartDown,
+    TranscriptNotReady,
+)
 from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
-from pipeline.steps.deliver import so_far
+from pipeline.steps.deliver import TRANSCRIPT_ERASED, so_far
 from pipeline.steps.erase import erase as erase_job
 from pipeline.steps.forecast import forecast_job
 from pipeline.steps.forecast.told import UNKNOWN, Forecast
@@ -62,7 +69,8 @@ async def read_job(
     "/v1/jobs/{job_id}/transcript",
     summary="Read a transcript",
     response_class=Response,
-    responses=TRANSCRIPT_ANSWERS | problems(BadRequest, NoSuchJob, TranscriptNotReady, PartDown),
+    responses=TRANSCRIPT_ANSWERS
+    | problems(BadRequest, NoSuchJob, TranscriptNotReady, Erased, PartDown),
 )
 def read_transcript(
     parts: GivenParts,
@@ -151,9 +159,9 @@ def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
     summary="Erase a job",
     responses=problems(NoSuchJob, PartDown),
 )
-def erase(parts: GivenParts, job_id: GivenJobId) -> None:
+def erase(parts: GivenParts, caller: GivenSubmitter, job_id: GivenJobId) -> None:
     """Erase a job, whatever it is doing: recording, transcript and all that is known of it."""
-    erase_job(parts.store, parts.storage, parts.queues, job_id)
+    erase_job(parts.store, parts.storage, parts.queues, job_id, caller)
 
 
 def _stands(parts: Parts, view: JobView) -> Forecast:
@@ -168,10 +176,12 @@ def _stands(parts: Parts, view: JobView) -> Forecast:
         return UNKNOWN
 
 
-def _not_ready(view: JobView | None) -> NoSuchJob | TranscriptNotReady:
+def _not_ready(view: JobView | None) -> NoSuchJob | TranscriptNotReady | Erased:
     """Why there is no transcript, in a sentence."""
     if view is None:
         return NoSuchJob()
+    if view.transcript_erased_at is not None:
+        return Erased(f"{TRANSCRIPT_ERASED} {view.transcript_erased_at:%Y-%m-%d}.")
     if view.error_code is not None:
         return TranscriptNotReady(f"The job failed ({view.error_code}): {view.error_message}")
     return TranscriptNotReady(f"There is no transcript: the job is {public_status(view.state)}.")

@@ -127,7 +127,12 @@ def address(
         yield address
 
 
-THERE = {"model": "whisper-1", "policy": "sjf", "language": "en"}
+THERE = {
+    "model": "whisper-1",
+    "policy": "sjf",
+    "language": "en",
+    "metadata": {"customer_id": "42"},
+}
 """Values that mean something, for fields of which most texts mean nothing."""
 
 NOT_IN_FORCE = "aged(9)"
