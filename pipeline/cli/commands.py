@@ -13,6 +13,7 @@ import typer
 from pipeline.cli import (
     batch_commands,
     job_commands,
+    keeping_commands,
     local,
     policy_commands,
     queue_table,
@@ -35,7 +36,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (local, submit_command, batch_commands, job_commands, simulate):
+for part in (local, submit_command, batch_commands, job_commands, keeping_commands, simulate):
     app.add_typer(part.app)
 app.add_typer(policy_commands.app, name="policy")
 

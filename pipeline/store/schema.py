@@ -75,3 +75,9 @@ def revisions(connection: Connection) -> tuple[str | None, str]:
     expected = ScriptDirectory.from_config(alembic_config(connection)).get_current_head()
     assert expected is not None, "there are migrations"
     return MigrationContext.configure(connection).get_current_revision(), expected
+
+
+def knows(connection: Connection, revision: str) -> bool:
+    """Whether this code has the migrations up to `revision`."""
+    script = ScriptDirectory.from_config(alembic_config(connection))
+    return revision in {one.revision for one in script.walk_revisions()}
