@@ -14,12 +14,15 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
+from pipeline.errors import PartDown
 from pipeline.store.session import telling, transaction
 
 _LOCK = 0x46616972
 """Advisory lock: processes that start together upgrade one after the other."""
 
 _ASK_AGAIN_S = 0.1
+
+_known: list[str] = []
 
 
 def upgrade(store: Engine, revision: str = "head") -> None:
@@ -79,5 +82,27 @@ def revisions(connection: Connection) -> tuple[str | None, str]:
 
 def knows(connection: Connection, revision: str) -> bool:
     """Whether this code has the migrations up to `revision`."""
-    script = ScriptDirectory.from_config(alembic_config(connection))
-    return revision in {one.revision for one in script.walk_revisions()}
+    return revision in _ladder(connection)
+
+
+def check_migrated(connection: Connection) -> None:
+    """Raise `PartDown` when the tables are those of an older version.
+
+    Those of a newer one are well: its migrations leave what this code needs in place, so that both
+    can run side by side.
+    """
+    found = MigrationContext.configure(connection).get_current_revision()
+    known = _ladder(connection)
+    if found is None or found in known[1:]:
+        raise PartDown(
+            f"Postgres has the tables of version {found or 'none'}, expected {known[0]} (run "
+            "`python -m workers.migrate` first)."
+        )
+
+
+def _ladder(connection: Connection) -> list[str]:
+    """Versions this code knows, the newest first."""
+    if not _known:
+        script = ScriptDirectory.from_config(alembic_config(connection))
+        _known.extend(one.revision for one in script.walk_revisions())
+    return _known

@@ -1,4 +1,4 @@
-"""A backup holds all there is; restored elsewhere, work goes on and what was erased stays erased."""
+"""A backup holds all there is; restored elsewhere, work goes on and the erased stay erased."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_a_backup_of_an_older_version_comes_up_to_this_one(
                 " columns FROM information_schema.columns WHERE table_schema = 'public'"
                 " AND table_name <> 'alembic_version' GROUP BY 1"
             )
-            there = dict(c.execute(text(query)).tuples().all())
+            there = {row[0]: row[1] for row in c.execute(text(query))}
             as_then = as_written_then(c, folder / "tables", told["tables"], there)
     finally:
         schema.upgrade(parts.store)
