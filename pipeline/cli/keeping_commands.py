@@ -32,9 +32,11 @@ def _parts() -> Parts:
     """The parts of this installation, as set or as a running `up` brought them."""
     # here, and below: SQLAlchemy and Celery would make every other command start a second later
     from pipeline.cli.checks.verdict import look_around
+    from pipeline.logs import configure
     from pipeline.parts import open_parts
 
     settings = read_settings()
+    configure("cli", settings.log_level)  # to stderr: stdout is for answers
     here = look_around(settings, os.environ)
     urls = {"database_url": here.database_url, "redis_url": here.redis_url}
     return open_parts(settings.model_copy(update=urls))
