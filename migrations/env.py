@@ -4,6 +4,10 @@ from alembic import context
 
 from pipeline.store.tables import metadata
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transaction_per_migration=True,
+)
 with context.begin_transaction():
     context.run_migrations()

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
+from pipeline.recording import known_fields
+
 
 @dataclass(frozen=True)
 class Utterance:
@@ -55,8 +57,9 @@ class Heard:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Heard:
-        """Read what `to_json` wrote."""
-        return cls(**{**raw, "utterances": tuple(Utterance(**u) for u in raw["utterances"])})
+        """Read what `to_json` wrote, here or in another release."""
+        said = tuple(Utterance(**known_fields(Utterance, u)) for u in raw["utterances"])
+        return cls(**{**known_fields(cls, raw), "utterances": said})
 
 
 @dataclass(frozen=True, eq=False)

@@ -175,3 +175,7 @@ class JobView:
     """Why the transcript is worth less than usual; None when it is not."""
     no_speech: bool
     metadata: dict[str, Any]
+    audio_erased_at: datetime | None = None
+    """When the recording's days were over; None while it is kept."""
+    transcript_erased_at: datetime | None = None
+    """When the transcript's days were over."""

@@ -15,6 +15,7 @@ from pipeline.queue.rates import Rates
 from pipeline.queue.redis_queue import RedisQueue, connect
 from pipeline.settings import Settings, celery_broker_url, sqlalchemy_url
 from pipeline.steps.forecast.outlooks import Outlooks
+from pipeline.store.retention import Keep
 from pipeline.store.session import open_store
 
 
@@ -35,6 +36,17 @@ class Parts:
     """How often callers may ask."""
     outlooks: Outlooks
     """How both lines stand, for forecasts."""
+
+    @property
+    def keep(self) -> Keep:
+        """How long what is kept."""
+        return Keep(
+            audio_days=self.settings.keep_audio_days,
+            packed_days=self.settings.keep_packed_days,
+            transcripts_days=self.settings.keep_transcripts_days,
+            jobs_days=self.settings.keep_jobs_days,
+            accesses_days=self.settings.keep_accesses_days,
+        )
 
 
 def open_parts(settings: Settings) -> Parts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -19,6 +20,17 @@ SAMPLE_BYTES = 2
 
 WINDOW_LIMIT_S = 30.0
 """Whisper always encodes 30 s; a longer window would be cut off by the engine."""
+
+
+def known_fields(kind: type[Any], raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what is kept of a value, the fields this release knows: a newer one may have kept more,
+    and while both run side by side each reads what the other wrote.
+
+    >>> known_fields(Span, {"start_s": 0.0, "end_s": 1.0, "since_next_release": True})
+    {'start_s': 0.0, 'end_s': 1.0}
+    """
+    return {name: value for name, value in raw.items() if name in kind.__dataclass_fields__}
+
 
 DurationSource = Literal["header", "scan", "decode", "declared"]
 """Who said how long a recording is: its header (proved by other bytes), a walk over its packets,
@@ -156,12 +168,18 @@ class Plan:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Plan:
-        """Read what `to_json` wrote."""
+        """Read what `to_json` wrote, here or in another release."""
         windows = tuple(
-            Window(**{**w, "pieces": tuple(Piece(**p) for p in w["pieces"])})
+            Window(
+                **{
+                    **known_fields(Window, w),
+                    "pieces": tuple(Piece(**known_fields(Piece, p)) for p in w["pieces"]),
+                }
+            )
             for w in raw["windows"]
         )
-        return cls(**{**raw, "channels": tuple(raw["channels"]), "windows": windows})
+        plan = known_fields(cls, raw)
+        return cls(**{**plan, "channels": tuple(raw["channels"]), "windows": windows})
 
 
 @dataclass(frozen=True)

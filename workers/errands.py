@@ -29,11 +29,13 @@ from pipeline.scheduling.adaptive import LOOK_EACH_S
 from pipeline.settings import read_settings
 from pipeline.steps import trial
 from pipeline.steps.adapt import adapt
+from pipeline.steps.erase import erase_again, erase_due
 from pipeline.steps.fetch import ask_for_next, fetch, give_way
 from pipeline.steps.forecast.calibrate import ROUND_S, calibrate
 from pipeline.steps.learn import learn
 from pipeline.steps.probe import probe
 from pipeline.steps.ratio import write_ratios
+from pipeline.steps.retire import retire
 from pipeline.steps.tidy import tidy
 from pipeline.store import fetches, jobs
 from pipeline.store.session import transaction
@@ -46,6 +48,7 @@ Made = TypeVar("Made")
 
 SWEEP, RATIO, ORDER = "fairscribe.sweep", "fairscribe.ratio", "fairscribe.order"
 LEARN, CALIBRATE, TIDY = "fairscribe.learn", "fairscribe.calibrate", "fairscribe.tidy"
+RETIRE = "fairscribe.retire"
 
 EVERY_S = {
     SWEEP: 10.0,
@@ -54,6 +57,7 @@ EVERY_S = {
     LEARN: 60.0,
     CALIBRATE: ROUND_S,
     TIDY: 600.0,
+    RETIRE: 600.0,
 }
 """How often each is due. One that has not begun when the next is due is dropped."""
 
@@ -198,7 +202,16 @@ def calibrate_forecasts() -> None:
 def tidy_up() -> None:
     """Sweep up what crashes left behind."""
     here = parts()
-    tidy(here.store, here.storage)
+    erase_again(here.store, here.storage, here.queues, here.keep)
+    tidy(here.store, here.storage, here.settings.keep_packed_days)
+
+
+@app.task(name=RETIRE, send_events=False, autoretry_for=(PartDown,), retry_backoff=1, max_retries=1)
+def retire_old() -> None:
+    """Erase what was kept for its days."""
+    here = parts()
+    retire(here.store, here.storage, here.keep)
+    erase_due(here.store, here.storage, here.queues, here.keep)
 
 
 class Timetable(Scheduler):

@@ -178,6 +178,7 @@ class TranscribeWork:
             opened.heard,
             self._engine.provenance(),
             opened.spoken,
+            keep_packed=self._parts.settings.keep_packed_days > 0,
         )
         return f"{len(opened.plan.windows)} windows, {len(transcript.segments)} segments"
 

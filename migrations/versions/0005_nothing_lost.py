@@ -22,9 +22,6 @@ def upgrade() -> None:
         ),
     ):
         op.add_column("jobs", column)
-    op.create_index(
-        "jobs_tenant", "jobs", ["tenant", "id"], postgresql_where=sa.text("tenant IS NOT NULL")
-    )
     op.create_table(
         "tenants",
         sa.Column("name", sa.Text, primary_key=True),
@@ -157,6 +154,5 @@ def downgrade() -> None:
     """Take them away."""
     for name in ("accesses", "deliveries", "webhooks", "api_keys", "tenants"):
         op.drop_table(name)
-    op.drop_index("jobs_tenant", "jobs")
     for name in ("transcript_erased_at", "audio_erased_at", "tenant"):
         op.drop_column("jobs", name)

@@ -14,6 +14,7 @@ from pipeline.api import (
     batches,
     callers,
     calls,
+    erasures,
     health,
     line,
     measured,
@@ -61,7 +62,7 @@ def create() -> FastAPI:
         generate_unique_id_function=operation_id,
     )
     for part in (
-        *(uploads, status, audio, batches, calls, webhooks),
+        *(uploads, status, audio, erasures, batches, calls, webhooks),
         *(line, order, trial, callers),
     ):
         app.include_router(part.router, responses=problems(TooManyRequests))

@@ -141,6 +141,12 @@ class Job(BaseModel):
     started_at: datetime | None = Field(description="First granted to a speech engine")
     first_text_at: datetime | None = Field(description="First part transcribed")
     completed_at: datetime | None = Field(description="When it ended, well or not")
+    audio_erased_at: datetime | None = Field(
+        description="When the recording was erased because its days were over; null: it is kept"
+    )
+    transcript_erased_at: datetime | None = Field(
+        description="When the transcript was erased because its days were over"
+    )
     wait_s: float | None = Field(description="From created_at to started_at", examples=[12.5])
     run_s: float | None = Field(description="From started_at to completed_at", examples=[7.25])
     error: Reason | None = Field(None, examples=[None])

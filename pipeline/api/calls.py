@@ -14,7 +14,14 @@ from pipeline.api.call_described import CALL_ANSWERS
 from pipeline.api.described import problems
 from pipeline.api.given import GivenCallId, GivenParts, GivenReader
 from pipeline.api.transcripts import GivenDownload, GivenFormat, render
-from pipeline.errors import BadRequest, NoSuchCall, NoSuchJob, PartDown, TranscriptNotReady
+from pipeline.errors import (
+    BadRequest,
+    Erased,
+    NoSuchCall,
+    NoSuchJob,
+    PartDown,
+    TranscriptNotReady,
+)
 from pipeline.parts import Parts
 from pipeline.steps.deliver import so_far
 from pipeline.steps.join import Recording, joined, joined_so_far, recordings
@@ -29,7 +36,7 @@ router = APIRouter(tags=["calls"])
     "/v1/calls/{call_id:path}/transcript",
     summary="Read the transcript of a call in several files",
     response_class=Response,
-    responses=CALL_ANSWERS | problems(BadRequest, NoSuchCall, TranscriptNotReady, PartDown),
+    responses=CALL_ANSWERS | problems(BadRequest, NoSuchCall, TranscriptNotReady, Erased, PartDown),
 )
 def read_call_transcript(
     caller: GivenReader,
@@ -71,6 +78,6 @@ def _heard(parts: Parts, found: list[Recording]) -> dict[str, dict[str, Any]]:
             continue
         try:
             heard[one.view.id] = so_far(parts.store, one.view.id)
-        except (TranscriptNotReady, NoSuchJob):
+        except (TranscriptNotReady, NoSuchJob, Erased):
             continue
     return heard

@@ -8,6 +8,7 @@ from pipeline.api.bodies import Health
 from pipeline.api.described import problems
 from pipeline.api.given import GivenParts
 from pipeline.errors import PartDown
+from pipeline.store.schema import check_migrated
 from pipeline.store.session import clock_ms, transaction
 
 router = APIRouter(tags=["health"])
@@ -25,9 +26,10 @@ async def alive() -> Health:
     responses=problems(PartDown, needs_key=False),
 )
 def ready(parts: GivenParts) -> Health:
-    """200 when Postgres and Redis answer; otherwise 503 and which one does not."""
+    """200 when Postgres, with our tables, and Redis answer; otherwise 503 and what is amiss."""
     with transaction(parts.store) as c:
         clock_ms(c)
+        check_migrated(c)
     for queue in parts.queues.values():
         queue.time_ms()
     return Health()

@@ -16,6 +16,7 @@ from pipeline.api.given import (
     GivenJobId,
     GivenParts,
     GivenReader,
+    GivenSubmitter,
     GivenWaiting,
     existing_job,
     flower_of,
@@ -26,6 +27,7 @@ from pipeline.api.waiting import Woken, hung_up
 from pipeline.caller import Caller, Scope
 from pipeline.errors import (
     BadRequest,
+    Erased,
     KeyUnknown,
     NoSuchJob,
     NotRetryable,
@@ -35,7 +37,7 @@ from pipeline.errors import (
 from pipeline.job import FINAL, STAGES, JobView, public_status, states_of
 from pipeline.parts import Parts
 from pipeline.steps.cancel import cancel as cancel_job
-from pipeline.steps.deliver import so_far
+from pipeline.steps.deliver import TRANSCRIPT_ERASED, so_far
 from pipeline.steps.erase import erase as erase_job
 from pipeline.steps.forecast import forecast_job
 from pipeline.steps.forecast.told import UNKNOWN, Forecast
@@ -80,7 +82,8 @@ async def read_job(
     "/v1/jobs/{job_id}/transcript",
     summary="Read a transcript",
     response_class=Response,
-    responses=TRANSCRIPT_ANSWERS | problems(BadRequest, NoSuchJob, TranscriptNotReady, PartDown),
+    responses=TRANSCRIPT_ANSWERS
+    | problems(BadRequest, NoSuchJob, TranscriptNotReady, Erased, PartDown),
 )
 def read_transcript(
     caller: GivenReader,
@@ -179,12 +182,11 @@ def retry(parts: GivenParts, job_id: GivenJobId) -> Job:
     "/v1/jobs/{job_id}",
     status_code=204,
     summary="Erase a job",
-    dependencies=needs(Scope.SUBMIT),
     responses=problems(NoSuchJob, PartDown),
 )
-def erase(parts: GivenParts, job_id: GivenJobId) -> None:
+def erase(parts: GivenParts, caller: GivenSubmitter, job_id: GivenJobId) -> None:
     """Erase a job, whatever it is doing: recording, transcript and all that is known of it."""
-    erase_job(parts.store, parts.storage, parts.queues, job_id)
+    erase_job(parts.store, parts.storage, parts.queues, job_id, caller)
 
 
 def _told(parts: Parts, job_id: str) -> Job:
@@ -205,10 +207,12 @@ def _stands(parts: Parts, view: JobView) -> Forecast:
         return UNKNOWN
 
 
-def _not_ready(view: JobView | None) -> NoSuchJob | TranscriptNotReady:
+def _not_ready(view: JobView | None) -> NoSuchJob | TranscriptNotReady | Erased:
     """Why there is no transcript, in a sentence."""
     if view is None:
         return NoSuchJob()
+    if view.transcript_erased_at is not None:
+        return Erased(f"{TRANSCRIPT_ERASED} {view.transcript_erased_at:%Y-%m-%d}.")
     if view.error_code is not None:
         return TranscriptNotReady(f"The job failed ({view.error_code}): {view.error_message}")
     return TranscriptNotReady(f"There is no transcript: the job is {public_status(view.state)}.")

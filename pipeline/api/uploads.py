@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -21,8 +22,10 @@ from pipeline.api.submitted import URLS_LIMIT, Submitted, read_submission
 from pipeline.errors import (
     BacklogFull,
     BadRequest,
+    Erased,
     FairscribeError,
     KeyReused,
+    NoSuchJob,
     PartDown,
     RequestInProgress,
     UploadTooSlow,
@@ -38,6 +41,8 @@ from pipeline.steps.accept import (
     hand_over,
     new_job_id,
 )
+from pipeline.steps.erase import erase, is_erased
+from pipeline.store.erasures import ERASED_NAME
 from pipeline.store.submissions import kept_key
 
 router = APIRouter(tags=["jobs"])
@@ -161,6 +166,8 @@ class _Request:
     urls: list[str | BadRequest] = field(default_factory=list)
     accepted: dict[str, Accepted] = field(default_factory=dict)
     """By job id."""
+    made: tuple[str, ...] = ()
+    """Ids this request chose; another run of it may have chosen others before."""
 
     def __post_init__(self) -> None:
         self.urls = self.submitted.checked_urls()
@@ -172,7 +179,8 @@ class _Request:
     def new_ids(self) -> list[str]:
         """An id for each recording that can become a job: files, then URLs."""
         good = [url for url in self.urls if isinstance(url, str)]
-        return [new_job_id() for _ in (*self.submitted.files, *good)]
+        self.made = tuple(new_job_id() for _ in (*self.submitted.files, *good))
+        return list(self.made)
 
     def carry_out(self, job_ids: Sequence[str], again: bool = False) -> Carried:
         """Accept every recording. Raises `PartDown` only when it stopped the very first one.
@@ -193,6 +201,8 @@ class _Request:
             down = error
             if not self.accepted:
                 raise
+        if tuple(job_ids) != self.made:
+            self._keep_erased()
         hand_over(self.parts.handover, self.accepted.values())
         return self._answer(job_ids, down).model_dump(mode="json"), down is None
 
@@ -206,6 +216,15 @@ class _Request:
             store, storage = self.parts.store, self.parts.storage
             done = accept(store, storage, upload, self.limit_bytes, job_id, again=again)
             self.accepted[job_id] = done
+
+    def _keep_erased(self) -> None:
+        """What an earlier run made and somebody erased since must not come back by this one."""
+        store, storage, queues = self.parts.store, self.parts.storage, self.parts.queues
+        for job_id in self.accepted:
+            if is_erased(storage, job_id):
+                with suppress(NoSuchJob):
+                    erase(store, storage, queues, job_id)
+                self.accepted[job_id] = Accepted(job_id, refused=Erased("It was erased."))
 
     def _accept_urls(self, job_ids: Sequence[str]) -> None:
         good = [url for url in self.urls if isinstance(url, str)]
@@ -226,11 +245,15 @@ class _Request:
 
     def _url(self, url: str, job_id: str, down: PartDown | None) -> AcceptedFile:
         line = self._line(name_in_url(url) or UNNAMED, job_id, down)
+        if line.error and line.error.code == Erased.code:
+            return line
         return line.model_copy(update={"source_url": shown_url(url)})
 
     def _line(self, name: str, job_id: str, down: PartDown | None) -> AcceptedFile:
         done = self.accepted.get(job_id)
         error: FairscribeError | None = done.refused if done else down
+        if isinstance(error, Erased):  # the answer is kept
+            name = ERASED_NAME
         return AcceptedFile(
             id=done.job_id if done else None,
             file_name=name,

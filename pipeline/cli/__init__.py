@@ -10,6 +10,7 @@ batch_commands.py   watch, batch, export
   watch.py          jobs until they have ended, with progress; news.py rings when something happened
   export.py         transcripts to files (file_names.py) or to one table (tables.py)
 job_commands.py     get, list, cancel, retry, delete
+keeping_commands.py retention, erase, backup, restore
 simulate.py         what another order of work would do
 doctor.py           what is wrong here and its cure: checks/
 service.py          talks to the API, wherever it is (pages.py, patience.py)

@@ -14,6 +14,7 @@ from pipeline.cli import (
     access_commands,
     batch_commands,
     job_commands,
+    keeping_commands,
     key_commands,
     local,
     policy_commands,
@@ -38,7 +39,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (local, submit_command, batch_commands, job_commands, access_commands, simulate):
+_PARTS = (local, submit_command, batch_commands, job_commands)
+for part in (*_PARTS, access_commands, keeping_commands, simulate):
     app.add_typer(part.app)
 app.add_typer(policy_commands.app, name="policy")
 app.add_typer(key_commands.app, name="key")

@@ -16,7 +16,7 @@ from pipeline.cli.local import Json
 from pipeline.cli.pages import jobs_of
 from pipeline.cli.service import Service, call_path, connect, job_path
 from pipeline.cli.watch import ENDED
-from pipeline.errors import BadRequest, FairscribeError, PartDown, TranscriptNotReady
+from pipeline.errors import BadRequest, Erased, FairscribeError, PartDown, TranscriptNotReady
 from pipeline.settings import read_settings
 
 app = typer.Typer()
@@ -89,7 +89,7 @@ def _transcript(service: Service, path: str, asked: dict[str, int]) -> Any:
     """As JSON; None while there is none."""
     try:
         return service.get(path, **asked)
-    except TranscriptNotReady:
+    except (TranscriptNotReady, Erased):
         return None
 
 

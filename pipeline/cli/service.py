@@ -42,7 +42,7 @@ TIMEOUT = httpx.Timeout(connect=5.0, read=300.0, write=300.0, pool=5.0)
 """Seconds. Reading is long: the answer to an upload comes after all of it is on disk."""
 
 _KINDS = (
-    *(BadRequest, KeyReused, NoSuchBatch, NoSuchCall, NoSuchJob, NotRetryable),
+    *(BadRequest, Erased, KeyReused, NoSuchBatch, NoSuchCall, NoSuchJob, NotRetryable),
     *(PartDown, NoSuchTrial, TrialRunning, TooFewJobs, TranscriptNotReady),
     *(Erased, KeyMissing, KeyUnknown, NoRecording, ScopeMissing),
     *(NoSuchWebhook, NoSuchDelivery),

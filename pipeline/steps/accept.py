@@ -16,7 +16,7 @@ from uuid import uuid4
 import uuid_utils.compat as uuid_utils
 from sqlalchemy import Engine
 
-from pipeline.errors import PartDown, RecordingRefused
+from pipeline.errors import Erased, PartDown, RecordingRefused
 from pipeline.fetch.urls import name_in_url
 from pipeline.handover import Handover
 from pipeline.intake.storage import Storage
@@ -56,8 +56,8 @@ class Accepted:
     """The job a file or URL became."""
 
     job_id: str
-    refused: RecordingRefused | None = None
-    """Why it failed at once; None when it is on its way."""
+    refused: RecordingRefused | Erased | None = None
+    """Why it failed at once, or is gone; None when it is on its way."""
     to_fetch: bool = False
     """It is not here yet, only its URL is."""
 

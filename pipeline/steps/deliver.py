@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from pipeline.engine import Heard
-from pipeline.errors import LeaseLost, NoSuchJob, PartDown, TranscriptNotReady
+from pipeline.errors import Erased, LeaseLost, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.intake.storage import Storage
 from pipeline.job import AUTO, FINAL, TRANSCRIBE, JobView, State, Ticket, public_status
 from pipeline.logs import log
@@ -26,6 +26,8 @@ from pipeline.transcript.channel_languages import UNDETERMINED
 from pipeline.transcript.document import Spoken, compose
 from pipeline.transcript.worth import told_doubts
 
+TRANSCRIPT_ERASED = "The transcript's days were over: it was erased on"
+
 
 def deliver(
     store: Engine,
@@ -36,8 +38,11 @@ def deliver(
     heard: dict[int, Heard],
     provenance: dict[str, Any],
     spoken: Spoken | None = None,
+    *,
+    keep_packed: bool = False,
 ) -> Transcript:
     """Merge and commit. `spoken`: the languages it was heard in; None: that of its first window.
+    `keep_packed`: the packed speech has days of its own, `tidy` erases it then.
 
     Raises `LeaseLost` when the fence does not hold: nothing was written.
     """
@@ -59,7 +64,8 @@ def deliver(
         work.keep_done(c, ticket.job_id, model, took)
         partials.drop_windows(c, ticket.job_id)
     try:
-        storage.delete(artefact_key)
+        if not keep_packed:
+            storage.delete(artefact_key)
     except PartDown as down:
         log().warning("artefact_left", job_id=ticket.job_id, why=down.message)
     return transcript
@@ -81,7 +87,8 @@ def so_far(store: Engine, job_id: str) -> dict[str, Any]:
     """The transcript's document as far as it is known, with `partial` and `progress` (0..1).
 
     Once the job is completed this is the whole of it, with `partial` false. Raises `NoSuchJob`;
-    `TranscriptNotReady` before the survey, and when the job failed or was cancelled; `PartDown`.
+    `TranscriptNotReady` before the survey, and when the job failed or was cancelled; `Erased`;
+    `PartDown`.
     """
     while True:
         with transaction(store) as c:
@@ -93,6 +100,8 @@ def so_far(store: Engine, job_id: str) -> dict[str, Any]:
             saved = partials.windows_so_far(c, job_id)
         if view is None:
             raise NoSuchJob
+        if view.transcript_erased_at is not None:
+            raise Erased(f"{TRANSCRIPT_ERASED} {view.transcript_erased_at:%Y-%m-%d}.")
         if view.state is not State.COMPLETED:  # else it was, between two questions
             return _document_so_far(view, planned[0] if planned else None, saved)
 

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from pipeline.caller import Caller
-from pipeline.errors import BadRequest, NoSuchCall, TranscriptNotReady
+from pipeline.errors import BadRequest, Erased, NoSuchCall, TranscriptNotReady
 from pipeline.job import JobView, State, public_status
 from pipeline.store import calls
 from pipeline.store.session import transaction
@@ -67,12 +67,16 @@ def _is_lost(view: JobView) -> bool:
 def joined(store: Engine, call_id: str, found: list[Recording]) -> dict[str, Any]:
     """The call's document, once all legs that count are completed.
 
-    Raises `TranscriptNotReady`, which names those that are not; `PartDown`.
+    Raises `TranscriptNotReady`, which names those that are not; `Erased` when the days of one were
+    over; `PartDown`.
     """
     counting = [one for one in found if one.replaced_by is None]
     with transaction(store) as c:
         bodies = calls.transcripts_of(c, [one.view.id for one in counting])
     missing = [one for one in counting if one.view.id not in bodies]
+    erased = [one.place.label for one in missing if one.view.transcript_erased_at is not None]
+    if erased:
+        raise Erased(f"The days of its transcripts were over: legs {', '.join(erased)}.")
     if missing:
         raise TranscriptNotReady(_why(missing, len(counting)))
     return join(call_id, [Leg(o.view.id, o.place, bodies[o.view.id]) for o in counting])

@@ -60,9 +60,18 @@ def _must_be_fetched(storage: Storage, row: Any) -> bool:
         storage.size(row.storage_key)
     except RecordingMissing:
         if row.source_url is None:
-            raise NotRetryable("The job's recording is not kept: submit it again.") from None
+            raise NotRetryable(_why_gone(row)) from None
         return True
     return False
+
+
+def _why_gone(row: Any) -> str:
+    if row.audio_erased_at is None:
+        return "The job's recording is not kept: submit it again."
+    return (
+        f"The recording's days were over: it was erased on {row.audio_erased_at:%Y-%m-%d}. "
+        "Submit it again."
+    )
 
 
 def _erase_artefact(storage: Storage, key: str) -> None:

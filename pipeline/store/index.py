@@ -10,7 +10,7 @@ from sqlalchemy import BindParameter, ColumnElement, Connection, bindparam, func
 
 from pipeline.job import FINAL, Stage, State
 from pipeline.scheduling.policies import Waiting
-from pipeline.store.rows import move, place_of, places
+from pipeline.store.rows import ago, move, place_of, places
 from pipeline.store.tables import jobs, plans
 
 
@@ -25,22 +25,46 @@ def outbox(c: Connection, stage: Stage, limit: int) -> list[Waiting]:
     return [place for row in rows if (place := place_of(row))]
 
 
-def needed_keys(c: Connection, keys: Sequence[str]) -> tuple[set[str], set[str]]:
+def needed_keys(
+    c: Connection, keys: Sequence[str], packed_days: float = 0.0
+) -> tuple[set[str], set[str]]:
     """Of storage keys: (those a row still needs, those whose job has ended).
 
-    A recording is needed as long as its row stands, packed speech until its job has ended.
+    A recording is needed as long as its row stands and does not say it was erased, packed speech
+    until its job has ended and `packed_days` more.
     """
-    recordings = c.execute(select(jobs.c.storage_key).where(jobs.c.storage_key.in_(keys)))
-    planned = c.execute(select(plans.c.artefact_key).where(plans.c.artefact_key.in_(keys)))
-    # packed/<job id>-<attempt>-...: one that no plan names belongs to a survey cut short
-    owners = {key: key[len("packed/") :][:36] for key in keys if key.startswith("packed/")}
-    ids = [job_id for job_id in owners.values() if len(job_id) == 36]
-    rows = c.execute(
-        select(jobs.c.id).where(_any_of(ids), jobs.c.state.in_([state.value for state in FINAL]))
+    # both are named after their job: found by its id, for no index knows their keys
+    owners = {key: job_id for key in keys if (job_id := job_of_key(key))}
+    of_jobs = _any_of(list(owners.values()))
+    recordings = c.execute(
+        select(jobs.c.storage_key).where(of_jobs, jobs.c.audio_erased_at.is_(None))
     )
-    final = {str(row.id) for row in rows}
-    ended = {key for key, job_id in owners.items() if job_id in final}
-    return ({r.storage_key for r in recordings} | {p.artefact_key for p in planned}) - ended, ended
+    planned = c.execute(
+        select(plans.c.artefact_key).where(
+            plans.c.job_id.in_([UUID(job_id) for job_id in owners.values()])
+        )
+    )
+    over = c.execute(
+        select(jobs.c.id).where(
+            of_jobs,
+            jobs.c.state.in_([state.value for state in FINAL]),
+            jobs.c.completed_at <= ago(packed_days * 86_400),
+        )
+    )
+    final = {str(row.id) for row in over}
+    # one that no plan names belongs to a survey cut short
+    ended = {key for key in owners if key.startswith("packed/") and owners[key] in final}
+    needed = {r.storage_key for r in recordings} | {p.artefact_key for p in planned}
+    return needed - ended, ended
+
+
+def job_of_key(key: str) -> str | None:
+    """The job a storage key is named after: recordings/<job id>, packed/<job id>-...; else None."""
+    name = key.partition("/")[2][:36]
+    try:
+        return str(UUID(name)) if len(name) == 36 else None
+    except ValueError:
+        return None
 
 
 def indexed(c: Connection, stage: Stage, job_ids: Sequence[str]) -> None:

@@ -42,11 +42,11 @@ def recording_of(c: Connection, job_id: str) -> Any:
     """What is known of a job's recording and wishes, as a row; None when there is no such job.
 
     state, attempt, storage_key, sha256 (empty until it is stored), source_url, file_name,
-    language, options.
+    language, options, audio_erased_at.
     """
     columns = (
         *(jobs.c.state, jobs.c.attempt, jobs.c.storage_key, jobs.c.sha256, jobs.c.source_url),
-        *(jobs.c.file_name, jobs.c.language, jobs.c.options),
+        *(jobs.c.file_name, jobs.c.language, jobs.c.options, jobs.c.audio_erased_at),
     )
     return c.execute(select(*columns).where(jobs.c.id == UUID(job_id))).first()
 
@@ -272,7 +272,7 @@ def retry(c: Connection, job_id: str, attempt: int, *, fetch: bool) -> bool:
         "windows_total": None,
         "windows_done": 0,
         **dict.fromkeys(("error_code", "error_message", "degraded")),
-        **dict.fromkeys(("started_at", "first_text_at", "completed_at")),
+        **dict.fromkeys(("started_at", "first_text_at", "completed_at", "audio_erased_at")),
     }
     if fetch:
         values["sha256"] = ""

@@ -43,9 +43,15 @@ def transaction(store: Engine) -> Iterator[Connection]:
     Raises `PartDown` when Postgres does not answer. If that happens at the commit itself its
     outcome is unknown: every write here can be asked again under its attempt.
     """
+    with telling(), store.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Turn what Postgres' driver raises when it does not answer to `PartDown`."""
     try:
-        with store.begin() as connection:
-            yield connection
+        yield
     except DBAPIError as error:
         # InternalError: read-only after a failover, or ended by a timeout of ours
         down = (OperationalError, InterfaceError, InternalError)

@@ -36,6 +36,10 @@ _waiting = ", ".join(f"'{stage.waiting.value}'" for stage in STAGES)
 WISHING = f"state IN ({_waiting}) AND (deadline IS NOT NULL OR wait_budget_s IS NOT NULL)"
 """Waiting jobs that can be late, in the words of their index: a query must say it alike."""
 _now = func.clock_timestamp()
+ENDED = "completed_at IS NOT NULL"
+AUDIO_KEPT = "completed_at IS NOT NULL AND audio_erased_at IS NULL"
+TRANSCRIPT_KEPT = "state = 'completed' AND transcript_erased_at IS NULL"
+"""Of which jobs something is kept whose days may be over, in the words of their indexes."""
 CALL_ID = text("(metadata ->> 'call_id')")
 """What joins the recordings of one call's sides, in the words of its index."""
 
@@ -113,6 +117,9 @@ jobs = Table(
         "id",
         postgresql_where=text("completed_at IS NOT NULL"),
     ),
+    Index("jobs_kept", "completed_at", "id", postgresql_where=text(ENDED)),
+    Index("jobs_audio_kept", "completed_at", "id", postgresql_where=text(AUDIO_KEPT)),
+    Index("jobs_transcript_kept", "completed_at", "id", postgresql_where=text(TRANSCRIPT_KEPT)),
 )
 
 plans = Table(
@@ -172,6 +179,12 @@ submissions = Table(
     Column("answer", JSONB, comment="null while it is worked on"),
     Column("claimed_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Index("submissions_age", "claimed_at"),
+    Index(
+        "submissions_jobs",
+        "job_ids",
+        postgresql_using="gin",
+        postgresql_ops={"job_ids": "jsonb_path_ops"},
+    ),
     comment="requests that may be sent twice and are carried out once",
 )
 

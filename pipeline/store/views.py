@@ -108,6 +108,7 @@ _VIEWED = (
     *("source_url", "options", "model", "attempt", "deadline", "wait_budget_s"),
     *("created_at", "started_at", "first_text_at", "completed_at", "error_code"),
     *("error_message", "degraded", "no_speech", "metadata"),
+    *("audio_erased_at", "transcript_erased_at"),
 )
 """Fields a view takes from the row as they are."""
 

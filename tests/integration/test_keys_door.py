@@ -57,6 +57,7 @@ ROUTES = {
     "POST /v1/batches/{batch_id:path}/cancel": Door((SUBMIT,), owned=True),
     "GET /v1/calls/{call_id:path}": Door((READ,), owned=True),
     "GET /v1/calls/{call_id:path}/transcript": Door((READ,), owned=True),
+    "POST /v1/erasures": Door((SUBMIT,), send={"json": {"metadata": {"call_id": "c1"}}}),
     "POST /v1/webhooks": Door((SUBMIT,), send={"json": {"url": "https://acme.example/hook"}}),
     "GET /v1/webhooks": Door((SUBMIT,)),
     "GET /v1/webhooks/{webhook_id}": Door((SUBMIT,), owned=True),

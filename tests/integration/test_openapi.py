@@ -132,6 +132,7 @@ THERE = {
     "policy": "sjf",
     "language": "en",
     "url": "https://example.com/hook",
+    "metadata": {"customer_id": "42"},
 }
 """Values that mean something, for fields of which most texts mean nothing."""
 

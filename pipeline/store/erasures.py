@@ -1,0 +1,146 @@
+"""What an erasure asks and leaves behind in Postgres: whose jobs, and who did it.
+
+What the jobs were chosen by is personal and is kept nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    cast,
+    delete,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from pipeline.caller import Caller
+from pipeline.errors import Erased
+from pipeline.store.rows import now
+from pipeline.store.tables import accesses, jobs, plans, submissions
+
+ERASED_NAME = "erased"
+"""What a recording is called in a kept answer once it was erased."""
+
+Wanted = str | int | float
+
+
+@dataclass(frozen=True)
+class Whose:
+    """Which jobs to erase: those of a caller's tenant that fulfil all of it."""
+
+    caller: Caller
+    metadata: dict[str, Wanted] = field(default_factory=dict, repr=False)
+    """Fields and their values. A number matches its text too, and a list that holds the value."""
+    batch_id: str | None = None
+
+
+def page(
+    c: Connection, whose: Whose, after: str | None, limit: int
+) -> tuple[list[str], str | None]:
+    """Look at the next `limit` jobs by id: (ids of those it is about, where to go on or None).
+
+    No index knows metadata: it would cost every upload for what is asked once in a while. So the
+    jobs of the tenant, or of the batch, are read page by page.
+    """
+    fits = and_(
+        true(), *(_fits(jobs.c.metadata[name], value) for name, value in whose.metadata.items())
+    )
+    looked = select(jobs.c.id, func.coalesce(fits, false()).label("fits"))
+    if whose.caller.key_id is not None:
+        looked = looked.where(jobs.c.tenant.is_not_distinct_from(whose.caller.tenant))
+    if whose.batch_id is not None:
+        looked = looked.where(jobs.c.batch_id == whose.batch_id)
+    if after is not None:
+        looked = looked.where(jobs.c.id > UUID(after))
+    rows = c.execute(looked.order_by(jobs.c.id).limit(limit)).all()
+    found = [str(row.id) for row in rows if row.fits]
+    return found, str(rows[-1].id) if len(rows) == limit else None
+
+
+def _fits(kept: ColumnElement[Any], value: Wanted) -> ColumnElement[bool]:
+    """Equal to the value, to the number or text that reads like it, or a list with one of these."""
+    spelled = {json.dumps(value), json.dumps(str(value))}
+    if isinstance(value, str):
+        try:
+            number = json.loads(value)
+        except ValueError:
+            number = None
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            spelled.add(json.dumps(number))
+    return or_(*(kept.contains(cast(json.loads(one), JSONB)) for one in sorted(spelled)))
+
+
+def storage_keys(c: Connection, job_ids: Sequence[str]) -> dict[str, set[str]]:
+    """Of those of these jobs that exist: what of them lies in storage, as far as rows tell."""
+    ids = [UUID(job_id) for job_id in job_ids]
+    kept = {
+        str(row.id): {row.storage_key}
+        for row in c.execute(select(jobs.c.id, jobs.c.storage_key).where(jobs.c.id.in_(ids)))
+    }
+    packed = select(plans.c.job_id, plans.c.artefact_key).where(plans.c.job_id.in_(ids))
+    for row in c.execute(packed):
+        kept[str(row.job_id)].add(row.artefact_key)
+    return kept
+
+
+def erase(c: Connection, job_ids: Sequence[str], caller: Caller | None, action: str) -> None:
+    """Delete these jobs and all that hangs on them; write down who did it.
+
+    Answers that are kept for their senders forget what the recordings were called.
+    """
+    ids = [UUID(job_id) for job_id in job_ids]
+    c.execute(delete(jobs).where(jobs.c.id.in_(ids)))
+    scrub(c, job_ids)
+    _record(c, job_ids, caller, action)
+
+
+def scrub(c: Connection, job_ids: Sequence[str]) -> int:
+    """Take names and URLs of these jobs out of the answers to keyed requests; of how many."""
+    gone, scrubbed = set(job_ids), 0
+    if not gone:
+        return 0
+    naming = or_(*(submissions.c.job_ids.contains([job_id]) for job_id in sorted(gone)))
+    query = select(submissions.c.key, submissions.c.answer).where(
+        naming, submissions.c.answer.is_not(None)
+    )
+    for row in c.execute(query.order_by(submissions.c.key).with_for_update()).all():
+        lines = row.answer.get("jobs", [])
+        clean = [_scrubbed(line) if line.get("id") in gone else line for line in lines]
+        if clean != lines:
+            answer = {**row.answer, "jobs": clean}
+            c.execute(update(submissions).where(submissions.c.key == row.key).values(answer=answer))
+            scrubbed += 1
+    return scrubbed
+
+
+def _scrubbed(line: dict[str, Any]) -> dict[str, Any]:
+    error = {"code": Erased.code, "message": "It was erased."}
+    return {
+        **line,
+        "file_name": ERASED_NAME,
+        "source_url": None,
+        "status": "failed",
+        "error": error,
+    }
+
+
+def _record(c: Connection, job_ids: Sequence[str], caller: Caller | None, action: str) -> None:
+    """Who erased them, for whoever asks later. No caller: their days were over."""
+    who = {"tenant": caller.tenant, "key_id": caller.key_id} if caller else {}
+    rows = [{"at": now, "action": action, "job_id": UUID(job_id), **who} for job_id in job_ids]
+    if rows:
+        c.execute(insert(accesses).values(rows))
