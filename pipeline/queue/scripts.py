@@ -19,7 +19,10 @@ from pipeline.queue.outage import redis_errors
 from pipeline.scheduling.policies import Policy, pairs
 from pipeline.scheduling.work import bucket_windows
 
-SCRIPTS = ("enqueue", "claim", "renew", "complete", "release", "withdraw", "reap", "seed")
+SCRIPTS = (
+    *("enqueue", "claim", "renew", "complete", "release", "withdraw"),
+    *("reap", "seed", "shorten"),
+)
 
 CHUNK = 64
 """Jobs a call of a script takes at most: about a millisecond (`fairscribe bench queue`)."""

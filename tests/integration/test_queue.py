@@ -224,8 +224,8 @@ def test_a_seeded_lease_does_not_turn_its_live_owner_away(
     queue.enqueue([Waiting("a", 40, 1000)])
     held = [(job.job_id, job.token) for job in queue.claim(1).jobs]
     client.flushall()
-    assert queue.seed(["a"]) == 1
-    assert queue.seed(["a"]) == 0
+    assert queue.seed(["a"]) == ["a"]
+    assert queue.seed(["a"]) == []
     assert queue.renew(held) == [REASSERTED]
     assert client.hget(keys.owner("transcribe"), "a") == held[0][1]
 
@@ -289,7 +289,7 @@ def test_a_list_longer_than_a_script_takes_at_once_goes_in_parts(queue: RedisQue
         many
     )
     assert queue.withdraw(ids) == len(many)
-    assert queue.seed(ids) == len(many)
+    assert queue.seed(ids) == ids
     queue.lease_ms = -1000
     assert set(queue.renew(held)) == {REASSERTED}
     reaped = queue.reap(2 * CHUNK + 5)
