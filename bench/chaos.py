@@ -34,7 +34,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import chaos_proof
-from bench.chaos_faults import SHARED, WORKER, Breaker, Heal, Strike, flushall, kill9_transcribe
+from bench.chaos_breaker import Breaker, Heal, Strike
+from bench.chaos_faults import SHARED, WORKER, flushall, kill9_transcribe, stop_worker
 from bench.chaos_house import House, house
 from bench.chaos_jobs import Feed
 from bench.chaos_proof import Leases, Verdict
@@ -45,7 +46,8 @@ WORKER_EVERY_S, SHARED_EVERY_S = 0.9, 1.1
 """Between one fault and the next. Those of a storm overlap."""
 
 KILLS_A_ROUND = 3
-"""Of workers with an engine, besides those of every other kind."""
+"""Of workers with an engine, besides one of every kind."""
+STOPS_A_ROUND = 1
 
 QUIET_WITHIN_S = 60.0
 """How long everything well may take to finish what is there."""
@@ -84,7 +86,9 @@ class Storm:
         end_s = time.monotonic() + seconds
         while (now_s := time.monotonic()) < end_s:
             if self._heals and self._heals[0][0] <= now_s:
-                heapq.heappop(self._heals)[2]()
+                heal = heapq.heappop(self._heals)[2]
+                if (again_s := heal()) is not None:
+                    heapq.heappush(self._heals, (now_s + again_s, next(self._numbers), heal))
             else:
                 next_s = self._heals[0][0] if self._heals else end_s
                 time.sleep(max(0.0, min(end_s, next_s) - now_s))
@@ -100,13 +104,16 @@ def play(storm: Storm, breaker: Breaker) -> None:
     """One round."""
     lease_s = breaker.lease_s
     breaker.calm = True
-    storm.strike(WORKER + (kill9_transcribe,) * KILLS_A_ROUND, WORKER_EVERY_S)
+    storm.strike(
+        WORKER + (kill9_transcribe,) * KILLS_A_ROUND + (stop_worker,) * STOPS_A_ROUND,
+        WORKER_EVERY_S,
+    )
     storm.rest(lease_s + 2.0)  # the last kill is timed with the servers well, too
     storm.settle()
     storm.strike([flushall], lease_s + 2.0)
     breaker.calm = False
     breaker.house.copy_redis(breaker.house.home / "old-redis")
-    storm.strike(SHARED + WORKER[:1] + WORKER[6:7], SHARED_EVERY_S)
+    storm.strike((*SHARED, kill9_transcribe, stop_worker), SHARED_EVERY_S)
     storm.rest(0.5)
     storm.settle()
     storm.rest(lease_s + GAP_S)  # reapers trust nothing for a lease after a pause
@@ -119,7 +126,7 @@ def wait_for_quiet(here: House) -> list[str]:
         left = chaos_proof.unquiet(here)
         now_s = time.monotonic()
         quiet_since_s = None if left else quiet_since_s or now_s
-        if quiet_since_s and now_s - quiet_since_s > SETTLED_S or now_s > end_s:
+        if now_s > end_s or (quiet_since_s and now_s - quiet_since_s > SETTLED_S):
             return left
         time.sleep(0.2)
 
@@ -131,8 +138,8 @@ def run(given: argparse.Namespace) -> tuple[Verdict, dict[str, Any]]:
     ) as here:
         with here.database() as c:
             c.execute(chaos_proof.WITNESS)
-        breaker = Breaker(here, random.Random(given.seed))
         feed, leases = Feed(here, given.seed), Leases(here)
+        breaker = Breaker(here, random.Random(given.seed), feed.put_in_long)
         feed.start()
         leases.start()
         _wait_for_first(here)

@@ -7,76 +7,21 @@ share. Those who time a recovery need to know which it was.
 from __future__ import annotations
 
 import contextlib
-import random
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 import redis
 
 from bench import chaos_proxy
-from bench.chaos_house import House, Seat
+from bench.chaos_breaker import LONG_JOBS, Breaker, Flushed, Heal, Killed, Strike
+from bench.chaos_house import Seat
 from bench.chaos_proxy import Route
+from pipeline.errors import PartDown
 
-Heal = Callable[[], None]
-Strike = Callable[["Breaker"], "tuple[float, Heal] | None"]
-"""Returns (seconds until healed, how), or None when there was nothing to strike at."""
-
-
-@dataclass(frozen=True)
-class Killed:
-    """A worker killed with jobs in hand."""
-
-    at: Any
-    """Postgres' time."""
-    attempts: dict[str, int]
-    calm: bool
-    """Nothing else was broken that a recovery needs."""
-
-
-@dataclass(frozen=True)
-class Flushed:
-    """Redis emptied under live workers."""
-
-    at: Any
-    attempts: dict[str, int]
-    """What they had in hand."""
-
-
-@dataclass
-class Breaker:
-    """What the strikes work with, and what they note down."""
-
-    house: House
-    chance: random.Random
-    calm: bool = True
-    kills: list[Killed] = field(default_factory=list)
-    flushes: list[Flushed] = field(default_factory=list)
-
-    @property
-    def lease_s(self) -> float:
-        """Of the house."""
-        return self.house.lease_s
-
-    def well(self, part: str, warm_s: float = 0.0) -> Seat | None:
-        """A seat of this part whose process does what it should, since `warm_s` seconds."""
-        since_s = time.monotonic() - warm_s
-        seats = [s for s in self.house.seats_of(part) if s.alive and not s.stopped]
-        seats = [s for s in seats if s.since_s <= since_s]
-        return self.chance.choice(seats) if seats else None
-
-    def in_hand(self, workers: list[str]) -> tuple[Any, dict[str, int]]:
-        """(Postgres' time, attempts by job) of what these workers were granted."""
-        question = (
-            "SELECT clock_timestamp(), id::text, attempt FROM jobs"
-            " WHERE state = 'running' AND split_part(worker, '@', 1) = ANY(%s)"
-        )
-        with contextlib.closing(self.house.database()) as c:
-            rows = c.execute(question, (workers,)).fetchall()
-        return (rows[0][0] if rows else None), {job_id: attempt for _, job_id, attempt in rows}
+ZOMBIE_S = 8.0
+"""Beyond a lease: so long a stopped worker stands at most until others have its jobs."""
 
 
 # -- processes ------------------------------------------------------------------------------
@@ -134,7 +79,12 @@ def reconciler_killed(b: Breaker) -> tuple[float, Heal] | None:
     other = _kill(b, "errands")
     if struck is None or other is None:
         return struck or other
-    return max(struck[0], other[0]), lambda: (struck[1](), other[1]()) and None
+
+    def heal() -> None:
+        struck[1]()
+        other[1]()
+
+    return max(struck[0], other[0]), heal
 
 
 def _pause(b: Breaker, part: str) -> tuple[float, Heal] | None:
@@ -147,8 +97,29 @@ def _pause(b: Breaker, part: str) -> tuple[float, Heal] | None:
 
 
 def stop_worker(b: Breaker) -> tuple[float, Heal] | None:
-    """It stands still until others have its jobs, then goes on as if nothing had been."""
-    return _pause(b, "transcribe")
+    """It stands still until others work on its jobs, then goes on as if nothing had been: windows
+    that were in flight end at once, and their jobs are committed if nobody prevents it.
+    """
+    seat = b.well("transcribe", warm_s=3.0)
+    if seat is None:
+        return None
+    with contextlib.suppress(psycopg.Error, PartDown):
+        _, attempts = b.busy([seat.worker])
+        b.house.signal(seat, signal.SIGSTOP)
+        end_s = time.monotonic() + b.lease_s + ZOMBIE_S
+        return b.lease_s, lambda: _go_on(b, seat, attempts, end_s)
+    return None
+
+
+def _go_on(b: Breaker, seat: Seat, attempts: dict[str, int], end_s: float) -> float | None:
+    question = "SELECT id::text, attempt FROM jobs WHERE id = ANY(%s::uuid[]) AND state = 'running'"
+    if time.monotonic() < end_s:
+        with contextlib.suppress(psycopg.Error), contextlib.closing(b.house.database()) as c:
+            rows = c.execute(question, (list(attempts),)).fetchall()
+            if not any(attempt > attempts[job_id] for job_id, attempt in rows):
+                return 0.1
+    b.house.signal(seat, signal.SIGCONT)
+    return None
 
 
 def stop_survey(b: Breaker) -> tuple[float, Heal] | None:
@@ -172,10 +143,8 @@ def _redis(b: Breaker, *words: Any) -> None:
 def flushall(b: Breaker) -> tuple[float, Heal] | None:
     """Everything Redis knows is gone; those at work must keep what they have in hand."""
     if b.calm:
-        warm_s = time.monotonic() - 3.0
         seats = [s for s in b.house.seats_of("transcribe") if s.alive and not s.stopped]
-        workers = [s.worker for s in seats if s.since_s < warm_s]
-        at, attempts = b.in_hand(workers)
+        at, attempts = b.busy([seat.worker for seat in seats])
         if attempts:
             b.flushes.append(Flushed(at, attempts))
     _redis(b, "FLUSHALL")
@@ -275,7 +244,9 @@ def proxy_half_open(b: Breaker) -> tuple[float, Heal]:
 
 
 def redis_answers_lost(b: Breaker) -> tuple[float, Heal]:
-    """It did what it was asked, and nobody hears of it."""
+    """It did what it was asked, and nobody hears of it; there is something to be claimed."""
+    with contextlib.suppress(PartDown):
+        b.put_in_long(LONG_JOBS)
     return _line(b, b.house.to_redis, chaos_proxy.LOSE_ANSWERS, 3.5)
 
 

@@ -34,7 +34,7 @@ from workers.state_folder import StateFolder
 from workers.valkey import Valkey
 
 SLOTS = 8
-WINDOW_FIXED_S, WINDOW_PER_SECOND_S = 0.02, 0.2
+WINDOW_FIXED_S, WINDOW_PER_SECOND_S = 0.1, 0.2
 """What the echo engine takes for a window, and more a second of sound."""
 
 
@@ -66,7 +66,13 @@ class House:
     """Servers, lines, parts. `transcribers`: how many workers with an engine."""
 
     def __init__(
-        self, folder: StateFolder, *, lease_s: float, without: str | None, seed: int, transcribers: int
+        self,
+        folder: StateFolder,
+        *,
+        lease_s: float,
+        without: str | None,
+        seed: int,
+        transcribers: int,
     ) -> None:
         self.folder, self.home = folder, folder.home
         self.lease_s, self.without = lease_s, without
@@ -75,7 +81,12 @@ class House:
         self.postgres, self.valkey = Postgres(folder), Valkey(folder)
         self.to_postgres = Route(self.postgres.sockets / ".s.PGSQL.5432", seed)
         self.to_redis = Route(self.valkey.socket, seed + 1)
-        names = ["api", "errands", "survey", *(f"transcribe{n}" for n in range(1, transcribers + 1))]
+        names = [
+            "api",
+            "errands",
+            "survey",
+            *(f"transcribe{n}" for n in range(1, transcribers + 1)),
+        ]
         self.seats = {name: Seat(name, name.rstrip("0123456789")) for name in names}
         self.api_url = ""
         self._environ: dict[str, str] = {}
@@ -177,7 +188,9 @@ class House:
 
     def database(self) -> psycopg.Connection:
         """Postgres itself, not by the line; the caller closes it."""
-        url = f"postgresql://fairscribe@/fairscribe?host={quote(str(self.postgres.sockets), safe='')}"
+        url = (
+            f"postgresql://fairscribe@/fairscribe?host={quote(str(self.postgres.sockets), safe='')}"
+        )
         return psycopg.connect(url, autocommit=True, connect_timeout=2)
 
     def kill_redis(self) -> None:
@@ -261,13 +274,9 @@ def _until(ready: object, within_s: float, what: str) -> None:
 def house(*, lease_s: float, without: str | None, seed: int, transcribers: int) -> Iterator[House]:
     """A house that is up; nothing of it is left afterwards."""
     with throwaway_home() as home, StateFolder(home) as folder:
-        made = House(
-            folder, lease_s=lease_s, without=without, seed=seed, transcribers=transcribers
-        )
+        made = House(folder, lease_s=lease_s, without=without, seed=seed, transcribers=transcribers)
         try:
             made.start()
             yield made
         finally:
             made.stop()
-
-

@@ -1,8 +1,8 @@
 """Brings jobs to the house while it breaks, and knows what each transcript must say.
 
-Most are put in surveyed already, with windows of chance in storage; some wait for their survey; some
-come the whole way, uploaded to the API. The echo engine tells length and hash of every window it
-heard: what it must have heard is known beforehand.
+Most are put in surveyed already, with windows of chance in storage; some wait for their survey;
+some come the whole way, uploaded to the API. The echo engine tells length and hash of every window
+it heard: what it must have heard is known beforehand.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ PROBED_SHARE, UPLOADED_SHARE = 0.04, 0.04
 SIZES = ((70, (1, 4), 0.2), (20, (4, 10), 0.1), (8, (3, 6), 4.0), (2, (30, 50), 0.1))
 """(weight, windows from and to, seconds a window): of the third kind several windows are in flight
 longer than a lease is renewed."""
+LONG = 2
 
 _ECHO = re.compile(r"echo (\d+\.\d\d) ([0-9a-f]{8})")
 
@@ -108,22 +109,26 @@ class Feed(threading.Thread):
 
     # -- rows put in ------------------------------------------------------------------------
 
+    def put_in_long(self, many: int) -> None:
+        """Jobs that stay in hand for a while, put in at once. Raises `PartDown`."""
+        self._insert([self._planned(str(uuid_utils.uuid7()), long=True) for _ in range(many)], [])
+
     def _put_in(self, many: int) -> None:
-        rows, plans = [], []
-        for _ in range(many):
-            job_id = str(uuid_utils.uuid7())
-            if self._chance.random() < PROBED_SHARE:
-                rows.append(self._probed(job_id))
-            else:
-                row, plan = self._planned(job_id)
-                rows.append(row)
-                plans.append(plan)
+        ids = [str(uuid_utils.uuid7()) for _ in range(many)]
+        probed = [job_id for job_id in ids if self._chance.random() < PROBED_SHARE]
+        planned = [self._planned(job_id) for job_id in ids if job_id not in probed]
+        self._insert(planned, [self._probed(job_id) for job_id in probed])
+
+    def _insert(
+        self, planned: list[tuple[dict[str, Any], dict[str, Any]]], rows: list[dict[str, Any]]
+    ) -> None:
+        rows = rows + [row for row, _ in planned]
         arrival = func.floor(func.extract("epoch", func.clock_timestamp()) * 1000)
         with transaction(self._store) as c:
             for row in rows:
                 c.execute(insert(tables.jobs).values(**row, arrival_ms=arrival))
-            if plans:
-                c.execute(insert(tables.plans), plans)
+            if planned:
+                c.execute(insert(tables.plans), [plan for _, plan in planned])
         self.accepted |= {str(row["id"]) for row in rows}
 
     def _probed(self, job_id: str) -> dict[str, Any]:
@@ -139,9 +144,9 @@ class Feed(threading.Thread):
             "duration_s": 3.0,
         }
 
-    def _planned(self, job_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _planned(self, job_id: str, *, long: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
         weights, counts, lengths = zip(*SIZES, strict=True)
-        (kind,) = self._chance.choices(range(len(SIZES)), weights)
+        (kind,) = [LONG] if long else self._chance.choices(range(len(SIZES)), weights)
         windows = self._chance.randint(*counts[kind])
         plan = plan_of_windows(windows, lengths[kind])
         key = f"packed/{job_id}-0-chaos"

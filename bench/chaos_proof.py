@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import redis
 
-from bench.chaos_faults import Flushed, Killed
+from bench.chaos_breaker import Flushed, Killed
 from bench.chaos_house import House
 from bench.chaos_jobs import Feed, heard_in
 from pipeline.intake.storage import Storage
@@ -32,7 +32,8 @@ WITNESS = """
         VALUES ('job', NEW.id, NEW.attempt, NEW.state);
         RETURN NULL; END $$;
     CREATE FUNCTION chaos_transcript() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO chaos_seen (what, job_id, attempt) VALUES ('transcript', NEW.job_id, NEW.attempt);
+        INSERT INTO chaos_seen (what, job_id, attempt)
+        VALUES ('transcript', NEW.job_id, NEW.attempt);
         RETURN NULL; END $$;
     CREATE TRIGGER chaos_job AFTER UPDATE ON jobs FOR EACH ROW
         WHEN (OLD.state IS DISTINCT FROM NEW.state OR OLD.attempt IS DISTINCT FROM NEW.attempt
@@ -116,8 +117,8 @@ def unquiet(house: House) -> list[str]:
     """What still goes on or lies about; empty once all is done."""
     with contextlib.closing(house.database()) as c:
         live = c.execute(
-            "SELECT state, count(*) FROM jobs WHERE state NOT IN ('completed', 'failed', 'cancelled')"
-            " GROUP BY state"
+            "SELECT state, count(*) FROM jobs"
+            " WHERE state NOT IN ('completed', 'failed', 'cancelled') GROUP BY state"
         ).fetchall()
     found = [f"{count} {state}" for state, count in live]
     with house.redis() as client:

@@ -110,9 +110,9 @@ class Route:
             while chunk := await source.read(CHUNK):
                 if self.mode == DELAY:
                     await asyncio.sleep(DELAY_S)
-                elif self.mode == LOSE_ANSWERS and answering:
-                    if self._chance.random() < LOST_SHARE:
-                        return
+                lossy = self.mode == LOSE_ANSWERS and answering
+                if lossy and self._chance.random() < LOST_SHARE:
+                    return
                 while self.mode == HALF_OPEN:
                     await self._moved.wait()
                 sink.write(chunk)

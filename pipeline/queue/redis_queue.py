@@ -27,8 +27,9 @@ from pipeline.queue.roll import Roll
 from pipeline.queue.scripts import CHUNK, Scripts, packed_table
 from pipeline.scheduling.policies import Policy, Waiting, parse_policy
 
-TAKEOVER_S = 10.0
-"""How long a reaper may take to settle the leases it took over, seconds."""
+TAKEOVER_S = 4.0
+"""How long a reaper may take to settle the leases it took over, seconds. One that dies keeps their
+jobs waiting so much longer; one that is slower only has its work done twice."""
 
 CLAIM_LIMIT = 64
 """Jobs a claim takes at most, so that it does not keep the server: who wants more asks again."""

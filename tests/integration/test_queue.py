@@ -305,6 +305,24 @@ def test_withdraw_takes_waiting_jobs_only(queue: RedisQueue) -> None:
     assert queue.counts() == (0, 1)
 
 
+def test_the_last_one_withdrawn_leaves_no_bound_behind(
+    queue: RedisQueue, client: redis.Redis
+) -> None:
+    queue.enqueue([Waiting("a", 1, 100), Waiting("b", 2, 50)])
+    queue.withdraw(["a"])
+    assert client.exists(keys.heads(queue.name))  # one still waits
+    queue.withdraw(["b"])
+    assert not client.exists(keys.heads(queue.name))
+
+
+def test_a_seeded_lease_without_an_owner_can_be_dropped_again(queue: RedisQueue) -> None:
+    queue.enqueue([Waiting("b", 1, 100)])
+    (held,) = queue.claim(1).jobs
+    queue.seed(["a"])
+    assert queue.complete([("a", ""), ("b", "")]) == 1
+    assert queue.renew([("b", held.token)]) == [RENEWED]
+
+
 def test_an_index_that_was_lost_says_so_instead_of_looking_empty(
     queue: RedisQueue, client: redis.Redis
 ) -> None:
