@@ -1,10 +1,10 @@
 """Breaks a whole house for a while, then asks whether anything was lost: python -m bench.chaos
 
 Real Postgres, real Redis and real workers of both queues, with the echo engine, while jobs come in.
-Rounds of faults in an order the seed decides: first single processes are killed and stopped with
-the servers well, and recoveries timed; then Redis is emptied under live workers; then a storm in
-which all that parts share fails, several things at once. In the end everything is made well, and
-what bench/chaos_proof.py asks must hold.
+Rounds of faults in an order the seed decides: single processes are killed with all else well, and
+recoveries timed; Redis is emptied under live workers; its answers are lost; processes stand still,
+also those that would notice; then a storm in which all that parts share fails, several things at
+once. In the end everything is made well, and what bench/chaos_proof.py asks must hold.
 
     --seconds N     faults for so long (the whole run takes some ten seconds more)
     --seed N        another order, other victims
@@ -35,19 +35,15 @@ from typing import Any
 
 from bench import chaos_proof
 from bench.chaos_breaker import Breaker, Heal, Strike
-from bench.chaos_faults import SHARED, WORKER, flushall, kill9_transcribe, stop_worker
+from bench.chaos_faults import KILLS, SHARED, STANDS, flushall, redis_answers_lost
 from bench.chaos_house import House, house
 from bench.chaos_jobs import Feed
 from bench.chaos_proof import Leases, Verdict
 from bench.chaos_worker import SABOTAGE
 from pipeline.steps.reclaim import GAP_S
 
-WORKER_EVERY_S, SHARED_EVERY_S = 0.9, 1.1
+KILL_EVERY_S, SHARED_EVERY_S = 0.9, 1.1
 """Between one fault and the next. Those of a storm overlap."""
-
-KILLS_A_ROUND = 3
-"""Of workers with an engine, besides one of every kind."""
-STOPS_A_ROUND = 1
 
 QUIET_WITHIN_S = 60.0
 """How long everything well may take to finish what is there."""
@@ -104,16 +100,17 @@ def play(storm: Storm, breaker: Breaker) -> None:
     """One round."""
     lease_s = breaker.lease_s
     breaker.calm = True
-    storm.strike(
-        WORKER + (kill9_transcribe,) * KILLS_A_ROUND + (stop_worker,) * STOPS_A_ROUND,
-        WORKER_EVERY_S,
-    )
-    storm.rest(lease_s + 2.0)  # the last kill is timed with the servers well, too
+    storm.strike(KILLS, KILL_EVERY_S)
+    storm.rest(lease_s + 2.0)  # the last kill is timed with all else well, too
     storm.settle()
-    storm.strike([flushall], lease_s + 2.0)
+    storm.strike([flushall], 0.0)
+    storm.rest(lease_s + chaos_proof.NOTICED_S)
     breaker.calm = False
+    storm.strike([redis_answers_lost], 0.0)
+    storm.rest(lease_s + 2.0)
+    storm.strike(STANDS, KILL_EVERY_S)
     breaker.house.copy_redis(breaker.house.home / "old-redis")
-    storm.strike((*SHARED, kill9_transcribe, stop_worker), SHARED_EVERY_S)
+    storm.strike(SHARED, SHARED_EVERY_S)
     storm.rest(0.5)
     storm.settle()
     storm.rest(lease_s + GAP_S)  # reapers trust nothing for a lease after a pause
@@ -151,11 +148,13 @@ def run(given: argparse.Namespace) -> tuple[Verdict, dict[str, Any]]:
             print(f"{time.monotonic() - began_s:4.0f} s: {done} faults", file=sys.stderr)
         feed.stop()
         storm.settle()
+        healed_s = time.monotonic()
         left = wait_for_quiet(here)
+        quiet_s = time.monotonic() - healed_s
         leases.stop()
         verdict = chaos_proof.judge(here, feed, leases, breaker.flushes)
         verdict.leftovers = [one for one in left if not one[0].isdigit()]
-        figures = _figures(given, storm, breaker, feed)
+        figures = {**_figures(given, storm, breaker, feed), "quiet_s": round(quiet_s, 1)}
         if given.logs:
             shutil.copytree(here.folder.logs, given.logs, dirs_exist_ok=True)
     verdict.leftovers += here.left_running()

@@ -1,7 +1,7 @@
 """Every kind of fault: a small function that strikes and says for how long, and what heals it.
 
-`WORKER` faults break single processes with both servers well; `SHARED` ones break what all parts
-share. Those who time a recovery need to know which it was.
+`KILLS` and `STANDS` break single processes with both servers well, the latter also those that would
+notice; `SHARED` ones break what all parts share.
 """
 
 from __future__ import annotations
@@ -262,12 +262,16 @@ def storage_full(b: Breaker) -> tuple[float, Heal]:
     return b.chance.uniform(1.0, 2.5), lambda: flag.unlink(missing_ok=True)
 
 
-WORKER: tuple[Strike, ...] = (
-    *(kill9_transcribe, kill9_survey, kill9_errands, api_killed, clock_off, reconciler_killed),
-    *(stop_worker, stop_survey, reconciler_stopped, script_flush, storage_full),
+KILLS: tuple[Strike, ...] = (
+    *(kill9_transcribe, kill9_transcribe, kill9_transcribe, kill9_transcribe),
+    *(kill9_survey, api_killed, clock_off, script_flush, storage_full),
+)
+"""With the errands worker well: it is there to notice."""
+STANDS: tuple[Strike, ...] = (
+    *(stop_worker, stop_worker, stop_survey, reconciler_stopped, reconciler_killed, kill9_errands),
 )
 SHARED: tuple[Strike, ...] = (
     *(flushall, redis_killed_empty, redis_aof_restart_after_pause, old_snapshot_restored),
     *(redis_full, redis_paused, postgres_restarted, backends_killed, proxy_delay, proxy_drop),
-    *(proxy_half_open, redis_answers_lost, postgres_answers_lost),
+    *(proxy_half_open, redis_answers_lost, postgres_answers_lost, kill9_transcribe, stop_worker),
 )

@@ -37,6 +37,9 @@ SLOTS = 8
 WINDOW_FIXED_S, WINDOW_PER_SECOND_S = 0.1, 0.2
 """What the echo engine takes for a window, and more a second of sound."""
 
+CLAIMED = b"\r\njobs\r\n"
+"""Stands in what Redis answers to a claim (claim.lua)."""
+
 
 @dataclass
 class Seat:
@@ -80,7 +83,7 @@ class House:
         self.notes.mkdir()
         self.postgres, self.valkey = Postgres(folder), Valkey(folder)
         self.to_postgres = Route(self.postgres.sockets / ".s.PGSQL.5432", seed)
-        self.to_redis = Route(self.valkey.socket, seed + 1)
+        self.to_redis = Route(self.valkey.socket, seed + 1, telling=CLAIMED)
         names = [
             "api",
             "errands",

@@ -23,15 +23,16 @@ connections and carries nothing; carries questions and, now and then, ends inste
 DELAY_S = 0.05
 """How long a piece is held up."""
 
-LOST_SHARE = 0.15
-"""Of the answers, so many are lost."""
+LOST_SHARE, TELLING_LOST_SHARE = 0.1, 0.5
+"""Of the answers, so many are lost; and of those that tell what was taken for who asked."""
 
 
 class Route:
     """All connections to one server."""
 
-    def __init__(self, socket: Path, seed: int) -> None:
-        self.socket = socket
+    def __init__(self, socket: Path, seed: int, telling: bytes = b"") -> None:
+        """`telling`: what stands in answers whose loss matters most; empty: all are alike."""
+        self.socket, self.telling = socket, telling
         self.port = 0
         self.mode = PASS
         self._chance = random.Random(seed)
@@ -103,6 +104,10 @@ class Route:
             self._lines.discard(line)
             line.transport.abort()
 
+    def _is_lost(self, chunk: bytes) -> bool:
+        telling = self.telling and self.telling in chunk
+        return self._chance.random() < (TELLING_LOST_SHARE if telling else LOST_SHARE)
+
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answering: bool
     ) -> None:
@@ -110,8 +115,7 @@ class Route:
             while chunk := await source.read(CHUNK):
                 if self.mode == DELAY:
                     await asyncio.sleep(DELAY_S)
-                lossy = self.mode == LOSE_ANSWERS and answering
-                if lossy and self._chance.random() < LOST_SHARE:
+                if self.mode == LOSE_ANSWERS and answering and self._is_lost(chunk):
                     return
                 while self.mode == HALF_OPEN:
                     await self._moved.wait()
