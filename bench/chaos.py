@@ -185,6 +185,7 @@ def _figures(
         "recovered": len(calm),
         "recovery_stormy_max_s": round(stormy[-1], 2) if stormy else None,
         "uploads_refused": feed.refused,
+        "ended_alone": breaker.house.ended_alone,
         "lease_s": given.lease,
         "seed": given.seed,
         "faults_by_kind": dict(sorted(storm.faults.items())),

@@ -11,8 +11,9 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -52,6 +53,8 @@ class Seat:
     """Counts the processes that sat here."""
     since_s: float = 0.0
     stopped: bool = False
+    killed: bool = False
+    """By us."""
     clock_off_s: float = 0.0
 
     @property
@@ -93,7 +96,8 @@ class House:
         self.seats = {name: Seat(name, name.rstrip("0123456789")) for name in names}
         self.api_url = ""
         self._environ: dict[str, str] = {}
-        self._orphans: set[int] = set()
+        self.ended_alone: list[str] = []
+        """Processes that ended though nobody killed them, with their exit codes."""
 
     # -- start and end ----------------------------------------------------------------------
 
@@ -144,21 +148,22 @@ class House:
 
     def seat(self, seat: Seat, clock_off_s: float = 0.0) -> None:
         """Start a process there, in place of whoever is dead."""
+        if seat.process is not None and not seat.killed:
+            self.ended_alone.append(f"{seat.worker} {seat.process.poll()}")
         seat.number += 1
+        seat.killed = False
         seat.clock_off_s, seat.stopped, seat.since_s = clock_off_s, False, time.monotonic()
         words = ["-m", "bench.chaos_worker", seat.part, "--home", self.home, "--name", seat.worker]
         words += ["--clock-off", clock_off_s] if clock_off_s else []
         words += ["--without", self.without] if self.without and seat.part != "api" else []
         log = self.folder.logs / f"{seat.name}.log"
-        seat.process = child.spawn([child_python(), *words], log, env=self._environ)
+        seat.process = child.spawn([sys.executable, *words], log, env=self._environ)
 
     def kill(self, seat: Seat) -> None:
-        """As by kill -9; its own children, which die with it, are noted."""
+        """As by kill -9."""
         if seat.process is None or not seat.alive:
             return
-        with contextlib.suppress(psutil.Error):
-            below = psutil.Process(seat.process.pid).children(recursive=True)
-            self._orphans |= {process.pid for process in below}
+        seat.killed = True
         seat.process.kill()
         seat.process.wait()
 
@@ -259,15 +264,9 @@ class House:
                 self.seat(seat)
 
 
-def child_python() -> str:
-    import sys
-
-    return sys.executable
-
-
-def _until(ready: object, within_s: float, what: str) -> None:
+def _until(ready: Callable[[], bool], within_s: float, what: str) -> None:
     end_s = time.monotonic() + within_s
-    while not ready():  # type: ignore[operator]
+    while not ready():
         if time.monotonic() > end_s:
             raise PartDown(f"{what} does not come back")
         time.sleep(0.02)
