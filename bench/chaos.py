@@ -49,6 +49,7 @@ QUIET_WITHIN_S = 60.0
 """How long everything well may take to finish what is there."""
 
 SETTLED_S = 2.0
+TELL_S = 5.0
 
 
 class Storm:
@@ -119,9 +120,13 @@ def play(storm: Storm, breaker: Breaker) -> None:
 def wait_for_quiet(here: House) -> list[str]:
     """What is left when nothing moves any more, or time is up."""
     end_s, quiet_since_s = time.monotonic() + QUIET_WITHIN_S, None
+    tell_s = time.monotonic() + TELL_S
     while True:
         left = chaos_proof.unquiet(here)
         now_s = time.monotonic()
+        if now_s > tell_s:
+            print(f"well again, and there is: {', '.join(left)[:200]}", file=sys.stderr)
+            tell_s = now_s + TELL_S
         quiet_since_s = None if left else quiet_since_s or now_s
         if now_s > end_s or (quiet_since_s and now_s - quiet_since_s > SETTLED_S):
             return left
