@@ -50,6 +50,9 @@ SIZES = ((70, (1, 4), 0.2), (20, (4, 10), 0.1), (8, (3, 6), 4.0), (2, (30, 50), 
 longer than a lease is renewed."""
 LONG = 2
 
+OURS = "-0-chaos"
+"""Ends the keys of packed speech that is put in, not surveyed."""
+
 _ECHO = re.compile(r"echo (\d+\.\d\d) ([0-9a-f]{8})")
 
 
@@ -149,7 +152,7 @@ class Feed(threading.Thread):
         (kind,) = [LONG] if long else self._chance.choices(range(len(SIZES)), weights)
         windows = self._chance.randint(*counts[kind])
         plan = plan_of_windows(windows, lengths[kind])
-        key = f"packed/{job_id}-0-chaos"
+        key = f"packed/{job_id}{OURS}"
         pcm = os.urandom(sum(window.sample_count for window in plan.windows) * SAMPLE_BYTES)
         self._storage.put(key, [pcm], len(pcm))
         self.said[job_id] = _said(plan, pcm)

@@ -17,7 +17,7 @@ import redis
 
 from bench.chaos_breaker import Flushed, Killed
 from bench.chaos_house import House
-from bench.chaos_jobs import Feed, heard_in
+from bench.chaos_jobs import OURS, Feed, heard_in
 from pipeline.intake.storage import Storage
 from pipeline.job import STAGES
 from pipeline.queue import keys
@@ -132,8 +132,17 @@ def unquiet(house: House) -> list[str]:
                 found += [f"redis {name}"] if client.exists(name) else []
             mortal = client.keys(keys.answer(stage.name, "*"))
             found += [f"redis {name} for ever" for name in mortal if client.ttl(name) == -1]
-    found += [f"artefact {key}" for key, _ in Storage(house.home / "storage").keys("packed")]
-    return found
+    return found + [f"artefact {key}" for key in _artefacts(house)]
+
+
+def _artefacts(house: House) -> list[str]:
+    """Packed speech that lies about; not what was laid down for a row that could not be put in."""
+    keys_there = [key for key, _ in Storage(house.home / "storage").keys("packed")]
+    ours = {key: key[len("packed/") : -len(OURS)] for key in keys_there if key.endswith(OURS)}
+    question = "SELECT id::text FROM jobs WHERE id = ANY(%s::uuid[])"
+    with contextlib.closing(house.database()) as c:
+        rows = {row[0] for row in c.execute(question, (list(ours.values()),)).fetchall()}
+    return [key for key in keys_there if key not in ours or ours[key] in rows]
 
 
 def judge(house: House, feed: Feed, leases: Leases, flushes: list[Flushed]) -> Verdict:
