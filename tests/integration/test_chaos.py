@@ -40,3 +40,9 @@ def test_without_a_rule_of_the_protocol_the_run_fails(rule: str, caught_by: str)
     code, told, said = chaos("--seconds", "60", "--seed", "1", "--without", rule)
     assert code == 1, (told, said)
     assert caught_by in told["caught_by"]
+
+
+def test_every_rule_that_can_be_taken_away_is_found_where_it_stands() -> None:
+    take = "from bench.chaos_worker import SABOTAGE\nfor rule in SABOTAGE.values(): rule()"
+    told = subprocess.run([sys.executable, "-c", take], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
