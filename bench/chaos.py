@@ -98,23 +98,27 @@ class Storm:
 
 
 def play(storm: Storm, breaker: Breaker) -> None:
-    """One round."""
+    """One round, or what there is time for of it."""
     lease_s = breaker.lease_s
     breaker.calm = True
     storm.strike(KILLS, KILL_EVERY_S)
     storm.rest(lease_s + 2.0)  # the last kill is timed with all else well, too
     storm.settle()
-    storm.strike([flushall], 0.0)
-    storm.rest(lease_s + chaos_proof.NOTICED_S)
+    if not storm.over:
+        storm.strike([flushall], 0.0)
+        storm.rest(lease_s + chaos_proof.NOTICED_S)
     breaker.calm = False
-    storm.strike([redis_answers_lost], 0.0)
-    storm.rest(lease_s + 2.0)
-    storm.strike(STANDS, KILL_EVERY_S)
-    breaker.house.copy_redis(breaker.house.home / "old-redis")
-    storm.strike(SHARED, SHARED_EVERY_S)
-    storm.rest(0.5)
-    storm.settle()
-    storm.rest(lease_s + GAP_S)  # reapers trust nothing for a lease after a pause
+    if not storm.over:
+        storm.strike([redis_answers_lost], 0.0)
+        storm.rest(lease_s + 2.0)
+    if not storm.over:
+        storm.strike(STANDS, KILL_EVERY_S)
+        breaker.house.copy_redis(breaker.house.home / "old-redis")
+        storm.strike(SHARED, SHARED_EVERY_S)
+        storm.rest(0.5)
+        storm.settle()
+    if not storm.over:
+        storm.rest(lease_s + GAP_S)  # reapers trust nothing for a lease after a pause
 
 
 def wait_for_quiet(here: House) -> list[str]:
