@@ -230,6 +230,19 @@ def test_a_seeded_lease_does_not_turn_its_live_owner_away(
     assert client.hget(keys.owner("transcribe"), "a") == held[0][1]
 
 
+def test_a_job_given_back_right_after_its_lease_was_forgotten_waits_at_once(
+    queue: RedisQueue, client: redis.Redis
+) -> None:
+    place = Waiting("a", 3, 100)
+    queue.enqueue([place, Waiting("b", 3, 200)])
+    held = [(job.job_id, job.token) for job in queue.claim(10).jobs]
+    client.delete(keys.owner(queue.name), keys.lease(queue.name))
+    queue.seed(["a", "b"])
+    assert queue.release([(*held[0], place)]) == 1
+    assert queue.complete(held[1:]) == 1
+    assert queue.counts() == (1, 0)
+
+
 def test_only_leases_that_ran_out_are_reaped_and_one_reaper_at_a_time(
     queue: RedisQueue, client: redis.Redis
 ) -> None:
