@@ -45,8 +45,8 @@ from pipeline.steps.reclaim import GAP_S
 KILL_EVERY_S, SHARED_EVERY_S = 0.9, 1.1
 """Between one fault and the next. Those of a storm overlap."""
 
-QUIET_WITHIN_S = 60.0
-"""How long everything well may take to finish what is there."""
+STUCK_S = 30.0
+"""With everything well and two leases gone by besides, whatever did not move in so long is stuck."""
 
 SETTLED_S = 2.0
 TELL_S = 5.0
@@ -122,18 +122,19 @@ def play(storm: Storm, breaker: Breaker) -> None:
 
 
 def wait_for_quiet(here: House) -> list[str]:
-    """What is left when nothing moves any more, or time is up."""
-    end_s, quiet_since_s = time.monotonic() + QUIET_WITHIN_S, None
-    tell_s = time.monotonic() + TELL_S
+    """What is left when nothing moves any more: nothing, or what nobody works off."""
+    since_s = tell_s = time.monotonic()
+    fewest: int | None = None
     while True:
         left = chaos_proof.unquiet(here)
-        now_s = time.monotonic()
-        if now_s > tell_s:
-            print(f"well again, and there is: {', '.join(left)[:200]}", file=sys.stderr)
-            tell_s = now_s + TELL_S
-        quiet_since_s = None if left else quiet_since_s or now_s
-        if now_s > end_s or (quiet_since_s and now_s - quiet_since_s > SETTLED_S):
+        now_s, many = time.monotonic(), len(left) + chaos_proof.unfinished(left)
+        if fewest is None or many < fewest:
+            fewest, since_s = many, now_s
+        if now_s - since_s > (STUCK_S + 2 * here.lease_s if left else SETTLED_S):
             return left
+        if left and now_s - tell_s > TELL_S:
+            print(f"well again, and there is: {', '.join(left)[:200]}", file=sys.stderr)
+            tell_s = now_s
         time.sleep(0.2)
 
 

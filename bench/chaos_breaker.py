@@ -77,11 +77,11 @@ class Breaker:
         end_s = time.monotonic() + BUSY_WITHIN_S
         while True:
             at, attempts = self.in_hand(workers)
-            if len(attempts) >= LONG_JOBS / 4 or time.monotonic() > end_s:
+            if len(attempts) >= LONG_JOBS / 2 or time.monotonic() > end_s:
                 return at, attempts
             time.sleep(0.1)
 
 
-LONG_JOBS = 12
+LONG_JOBS = 6
 """Brought before a fault that is about what workers have in hand."""
 BUSY_WITHIN_S = 3.0

@@ -34,7 +34,7 @@ from workers.postgres import IMMEDIATE, Postgres
 from workers.state_folder import StateFolder
 from workers.valkey import Valkey
 
-SLOTS = 8
+SLOTS = 12
 WINDOW_FIXED_S, WINDOW_PER_SECOND_S = 0.1, 0.2
 """What the echo engine takes for a window, and more a second of sound."""
 

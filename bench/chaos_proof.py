@@ -124,7 +124,7 @@ def unquiet(house: House) -> list[str]:
             "SELECT state, count(*) FROM jobs"
             " WHERE state NOT IN ('completed', 'failed', 'cancelled') GROUP BY state"
         ).fetchall()
-    found = [f"{count} {state}" for state, count in live]
+    found = [f"{count} {state}" for state, count in live]  # numbers first: see `unfinished`
     with house.redis() as client:
         for stage in STAGES:
             for key in (keys.ready, keys.lease, keys.owner, keys.heads):
@@ -133,6 +133,11 @@ def unquiet(house: House) -> list[str]:
             mortal = client.keys(keys.answer(stage.name, "*"))
             found += [f"redis {name} for ever" for name in mortal if client.ttl(name) == -1]
     return found + [f"artefact {key}" for key in _artefacts(house)]
+
+
+def unfinished(left: list[str]) -> int:
+    """Jobs that have not ended, of what `unquiet` says."""
+    return sum(int(one.split()[0]) for one in left if one[0].isdigit())
 
 
 def _artefacts(house: House) -> list[str]:
