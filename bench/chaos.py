@@ -46,7 +46,7 @@ KILL_EVERY_S, SHARED_EVERY_S = 0.9, 1.1
 """Between one fault and the next. Those of a storm overlap."""
 
 STUCK_S = 30.0
-"""With everything well and two leases gone by besides, whatever did not move in so long is stuck."""
+"""With everything well and two leases gone by, whatever did not move in so long is stuck."""
 
 SETTLED_S = 2.0
 TELL_S = 5.0
