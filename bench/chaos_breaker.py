@@ -84,4 +84,5 @@ class Breaker:
 
 LONG_JOBS = 6
 """Brought before a fault that is about what workers have in hand."""
-BUSY_WITHIN_S = 3.0
+BUSY_WITHIN_S = 10.0
+"""On a busy machine a worker takes as long to start."""
