@@ -9,6 +9,11 @@ PYTEST ?=
 # make lock UPGRADE=--upgrade takes the newest releases; without it the pins in the locks stay where they still fit.
 UPGRADE ?=
 UV_VERSION := 0.13.9
+# make chaos CHAOS_SECONDS=600 CHAOS_SEED=2 CHAOS_LEASE=15 CHAOS_WITHOUT=fence: python -m bench.chaos --help says what each does
+CHAOS_SECONDS ?= 60
+CHAOS_SEED ?= 1
+CHAOS_LEASE ?= 1.5
+CHAOS_WITHOUT ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
@@ -21,7 +26,7 @@ PIP_INSTALL = $(BIN)/python -m pip install -qq --no-deps --no-compile
 TORCH = $$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements/cpu.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check verify lock clean
+.PHONY: help setup demo up test check verify chaos lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -65,6 +70,10 @@ check: $(READY) ## Lint, format, types, floors, and that the docs are true
 # pytest exits with 5 when it has nothing to run, which is no failure of what was to be verified.
 verify: $(READY) ## Run the long tests: fuzz, chaos, real measurements
 	@$(BIN)/python -m pytest -m slow --timeout 3600 $(PYTEST) || [ $$? -eq 5 ]
+
+chaos: $(READY) ## Break a house of real parts for a minute, ask whether anything was lost
+	@$(BIN)/python -m bench.chaos --seconds $(CHAOS_SECONDS) --seed $(CHAOS_SEED) --lease $(CHAOS_LEASE) \
+	  $(CHAOS_WITHOUT:%=--without %)
 
 # uv does not read pip's configuration, hence the hand-over of its find-links; where there are none uv knows PyTorch's index.
 # Every lock stands under the pins of the first. dev.txt holds only what cpu.txt does not; base.txt is the product without

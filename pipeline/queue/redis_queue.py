@@ -23,11 +23,13 @@ from pipeline.queue import keys
 from pipeline.queue.board import Board
 from pipeline.queue.order import Order
 from pipeline.queue.outage import redis_errors
+from pipeline.queue.roll import Roll
 from pipeline.queue.scripts import CHUNK, Scripts, packed_table
 from pipeline.scheduling.policies import Policy, Waiting, parse_policy
 
-TAKEOVER_S = 10.0
-"""How long a reaper may take to settle the leases it took over, seconds."""
+TAKEOVER_S = 4.0
+"""How long a reaper may take to settle the leases it took over, seconds. One that dies keeps their
+jobs waiting so much longer; one that is slower only has its work done twice."""
 
 CLAIM_LIMIT = 64
 """Jobs a claim takes at most, so that it does not keep the server: who wants more asks again."""
@@ -88,14 +90,6 @@ class Promotion:
     """Only who arrived before this, Postgres time; else any that is overdue."""
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What tells one life of Redis from another."""
-
-    run_id: str
-    replication_id: str
-
-
 class RedisQueue:
     """The queue of one stage. Safe to use from several threads."""
 
@@ -122,6 +116,8 @@ class RedisQueue:
         """What is written up for people; no claim reads it."""
         self.order = Order(client, name)
         """Who goes before whom, for people and forecasts; no claim reads it either."""
+        self.roll = Roll(client, name)
+        """All who are in it, for whoever compares it with Postgres."""
 
     # -- the life of a job ------------------------------------------------------------------
 
@@ -202,7 +198,8 @@ class RedisQueue:
 
     def withdraw(self, job_ids: Sequence[str]) -> int:
         """Take waiting jobs out; those in work are left to their workers."""
-        return self._scripts.count("withdraw", [self._ready], [(job_id,) for job_id in job_ids])
+        names = [self._ready, self._heads]
+        return self._scripts.count("withdraw", names, [(job_id,) for job_id in job_ids])
 
     def retract(self, job_ids: Sequence[str]) -> bool:
         """Like `withdraw`, but an outage is no error: the next grant refuses such ghosts."""
@@ -227,17 +224,23 @@ class RedisQueue:
                 break
         return reaped
 
-    def seed(self, job_ids: Sequence[str]) -> int:
-        """Give jobs in work a lease without owner, for their live workers to take up."""
-        rows = [(job_id,) for job_id in job_ids]
-        return self._scripts.count("seed", [self._ready, self._lease], rows, [self.lease_ms])
+    def seed(self, job_ids: Sequence[str]) -> list[str]:
+        """Give jobs in work a lease without owner, for their live workers to take up.
 
-    def identity(self) -> Identity:
-        """Changes when Redis was restarted or replaced."""
-        with redis_errors():
-            server = self._redis.info("server")
-            replication = self._redis.info("replication")
-        return Identity(str(server["run_id"]), str(replication.get("master_replid", "")))
+        Returns those that had none. Ask Postgres about them once more: one that ended meanwhile
+        must not keep its lease (`complete` with the empty token).
+        """
+        rows = [(job_id,) for job_id in job_ids]
+        names = [self._ready, self._lease]
+        seeded = self._scripts.run_in_parts("seed", names, rows, [self.lease_ms])
+        return list(itertools.chain.from_iterable(seeded))
+
+    def shorten(self) -> int:
+        """After Redis TIME went back: no lease lasts longer than one lease from now."""
+        shortened = 0
+        while some := self._scripts.run("shorten", [self._lease], [self.lease_ms, CHUNK]):
+            shortened += some
+        return shortened
 
     def time_ms(self) -> int:
         """Redis TIME in ms."""
@@ -248,11 +251,6 @@ class RedisQueue:
     def now_ms(self) -> int:
         """Postgres time in ms, by Redis' clock."""
         return self.time_ms() + self.clock_offset_ms
-
-    def has_epoch(self) -> bool:
-        """False: the index was lost and no full audit has rebuilt it."""
-        with redis_errors():
-            return bool(self._redis.exists(self._epoch))
 
     def begin_epoch(self) -> None:
         """Say that the index is whole again."""

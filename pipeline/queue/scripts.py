@@ -20,7 +20,8 @@ from pipeline.scheduling.policies import Policy, pairs
 from pipeline.scheduling.work import bucket_windows
 
 SCRIPTS = (
-    *("enqueue", "claim", "renew", "complete", "release", "withdraw", "reap", "seed"),
+    *("enqueue", "claim", "renew", "complete", "release", "withdraw"),
+    *("reap", "seed", "shorten"),
     "allow",
 )
 

@@ -13,7 +13,8 @@ from sqlalchemy import Engine
 from pipeline.clock import Clock
 from pipeline.job import TRANSCRIBE, Stage
 from pipeline.logs import log
-from pipeline.queue.redis_queue import Identity, RedisQueue
+from pipeline.queue.redis_queue import RedisQueue
+from pipeline.queue.roll import Identity
 from pipeline.scheduling.policies import Policy
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import index, policies
@@ -49,19 +50,21 @@ class Reclaimer:
         self._last_redis_ms: int | None = None
         self._no_reaping_before_s = 0.0
         self._cursor: str | None = None
+        self._waiting_from = self._leased_from = 0
 
     def tick(self) -> None:
         """One round. Raises `PartDown` when Postgres or Redis does not answer; tick again later."""
         self._notice_gaps()
         self._set_clock()
         self._set_policy()
-        identity = self._queue.identity()
+        identity = self._queue.roll.identity()
         if self._index_lost(identity):
             self.audit()
             self._identity = identity  # not before: an audit cut short is made again
         else:
             self._drain_outbox()
             self._audit_next_page()
+            self._audit_back()
         if self._clock.monotonic_s() >= self._no_reaping_before_s:
             self._reap()
         # a tick made slow by Postgres is no pause of Redis: only the time between ticks counts
@@ -70,6 +73,7 @@ class Reclaimer:
     def audit(self) -> None:
         """Compare the whole queue with Postgres, then say that the index is whole."""
         cursor, waiting, working = None, 0, 0
+        self._queue.shorten()  # the clock of a server that came in another's place may be behind
         while True:
             waits, works, cursor = self._audit_page(cursor)
             waiting, working = waiting + waits, working + works
@@ -92,6 +96,8 @@ class Reclaimer:
             or now_s - self._last_tick_s > GAP_S
             or redis_ms - self._last_redis_ms > GAP_S * 1000
         )
+        if self._last_redis_ms is not None and redis_ms < self._last_redis_ms:
+            self._queue.shorten()
         if paused:
             self._no_reaping_before_s = now_s + self._lease_s
 
@@ -109,7 +115,7 @@ class Reclaimer:
             self._no_reaping_before_s = self._clock.monotonic_s() + self._lease_s
         if self._identity is None:
             self._identity = identity
-        return changed or not self._queue.has_epoch()
+        return changed or not self._queue.roll.is_whole()
 
     def _set_policy(self) -> None:
         """Redis may have forgotten the policy, or been away when it was changed.
@@ -137,7 +143,40 @@ class Reclaimer:
     def _audit_page(self, cursor: str | None) -> tuple[int, int, str | None]:
         with transaction(self._store) as c:
             waiting, working, cursor = index.page_of_stage(c, self._stage, cursor, PAGE)
-        return self._queue.enqueue(waiting), self._queue.seed(working), cursor
+        return self._queue.enqueue(waiting), self._seed(working), cursor
+
+    def _seed(self, working: list[str]) -> int:
+        seeded = self._queue.seed(working)
+        if seeded:
+            with transaction(self._store) as c:
+                standing = index.standing(c, seeded)
+            # ended while we looked: nobody is left to drop the lease it was just given
+            ended = [j for j in seeded if standing.get(j) is not self._stage.working]
+            self._queue.complete([(job_id, "") for job_id in ended])
+        return len(seeded)
+
+    def _audit_back(self) -> None:
+        """Some of what Redis holds, against Postgres: who has no business here is taken out.
+
+        Redis is asked first: whatever it held then and Postgres does not know now is a ghost, and
+        no job on its way in. One that came back to wait in between is put in again.
+        """
+        roll, stage = self._queue.roll, self._stage
+        waiting, self._waiting_from = roll.some_waiting(self._waiting_from, PAGE)
+        leased, self._leased_from = roll.some_leased(self._leased_from, PAGE)
+        if not waiting and not leased:
+            return
+        with transaction(self._store) as c:
+            standing = index.standing(c, [*waiting, *leased])
+        ghosts = [job_id for job_id in waiting if standing.get(job_id) is not stage.waiting]
+        if ghosts:
+            self._queue.withdraw(ghosts)
+            with transaction(self._store) as c:
+                again = index.waiting_among(c, stage, ghosts)
+            self._queue.enqueue(again)
+        here = (stage.waiting, stage.working)  # waiting: claimed, and about to be granted
+        gone = [(j, token) for j, token in leased.items() if standing.get(j) not in here]
+        self._queue.complete(gone)
 
     def _reap(self) -> None:
         expired = self._queue.reap(PAGE)

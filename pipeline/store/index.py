@@ -124,6 +124,18 @@ def page_of_stage(
     return waiting, working, str(rows[-1].id) if len(rows) == limit else None
 
 
+def standing(c: Connection, job_ids: Sequence[str]) -> dict[str, State]:
+    """The state of each of these jobs; one that is erased is left out."""
+    rows = c.execute(select(jobs.c.id, jobs.c.state).where(_any_of(job_ids)))
+    return {str(row.id): State(row.state) for row in rows}
+
+
+def waiting_among(c: Connection, stage: Stage, job_ids: Sequence[str]) -> list[Waiting]:
+    """The places of those of these jobs that wait for `stage`."""
+    rows = c.execute(places().where(_any_of(job_ids), jobs.c.state == stage.waiting.value))
+    return [place for row in rows if (place := place_of(row))]
+
+
 def surveyed_speech_h(c: Connection) -> float:
     """Hours of packed speech that wait for an engine."""
     query = select(func.coalesce(func.sum(jobs.c.speech_s), 0.0)).where(

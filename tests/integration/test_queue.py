@@ -224,10 +224,23 @@ def test_a_seeded_lease_does_not_turn_its_live_owner_away(
     queue.enqueue([Waiting("a", 40, 1000)])
     held = [(job.job_id, job.token) for job in queue.claim(1).jobs]
     client.flushall()
-    assert queue.seed(["a"]) == 1
-    assert queue.seed(["a"]) == 0
+    assert queue.seed(["a"]) == ["a"]
+    assert queue.seed(["a"]) == []
     assert queue.renew(held) == [REASSERTED]
     assert client.hget(keys.owner("transcribe"), "a") == held[0][1]
+
+
+def test_a_job_given_back_right_after_its_lease_was_forgotten_waits_at_once(
+    queue: RedisQueue, client: redis.Redis
+) -> None:
+    place = Waiting("a", 3, 100)
+    queue.enqueue([place, Waiting("b", 3, 200)])
+    held = [(job.job_id, job.token) for job in queue.claim(10).jobs]
+    client.delete(keys.owner(queue.name), keys.lease(queue.name))
+    queue.seed(["a", "b"])
+    assert queue.release([(*held[0], place)]) == 1
+    assert queue.complete(held[1:]) == 1
+    assert queue.counts() == (1, 0)
 
 
 def test_only_leases_that_ran_out_are_reaped_and_one_reaper_at_a_time(
@@ -289,7 +302,7 @@ def test_a_list_longer_than_a_script_takes_at_once_goes_in_parts(queue: RedisQue
         many
     )
     assert queue.withdraw(ids) == len(many)
-    assert queue.seed(ids) == len(many)
+    assert queue.seed(ids) == ids
     queue.lease_ms = -1000
     assert set(queue.renew(held)) == {REASSERTED}
     reaped = queue.reap(2 * CHUNK + 5)
@@ -303,6 +316,24 @@ def test_withdraw_takes_waiting_jobs_only(queue: RedisQueue) -> None:
     queue.claim(1)
     assert queue.withdraw(["a", "b"]) == 1
     assert queue.counts() == (0, 1)
+
+
+def test_the_last_one_withdrawn_leaves_no_bound_behind(
+    queue: RedisQueue, client: redis.Redis
+) -> None:
+    queue.enqueue([Waiting("a", 1, 100), Waiting("b", 2, 50)])
+    queue.withdraw(["a"])
+    assert client.exists(keys.heads(queue.name))  # one still waits
+    queue.withdraw(["b"])
+    assert not client.exists(keys.heads(queue.name))
+
+
+def test_a_seeded_lease_without_an_owner_can_be_dropped_again(queue: RedisQueue) -> None:
+    queue.enqueue([Waiting("b", 1, 100)])
+    (held,) = queue.claim(1).jobs
+    queue.seed(["a"])
+    assert queue.complete([("a", ""), ("b", "")]) == 1
+    assert queue.renew([("b", held.token)]) == [RENEWED]
 
 
 def test_an_index_that_was_lost_says_so_instead_of_looking_empty(

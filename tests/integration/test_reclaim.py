@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import redis
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 
 from pipeline.clock import SetClock
 from pipeline.job import SURVEY, TRANSCRIBE, State, Ticket
 from pipeline.parts import Parts
 from pipeline.queue import keys
-from pipeline.queue.redis_queue import Identity, RedisQueue, connect
+from pipeline.queue.redis_queue import RedisQueue, connect
+from pipeline.queue.roll import Identity
 from pipeline.scheduling.policies import parse_policy
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.steps.reclaim import Reclaimer
-from pipeline.store import jobs, policies, tables
+from pipeline.store import index, jobs, policies, tables
 from pipeline.store.session import transaction
 from tests.lines import save_window, states, surveyed_job
 from workers.lease_keeper import LeaseKeeper
@@ -82,7 +85,7 @@ def test_a_lost_index_is_rebuilt_from_postgres(
     assert queue.counts() == (0, 0)
     reclaimer.tick()
     assert queue.counts() == (4, 1)
-    assert queue.has_epoch()
+    assert queue.roll.is_whole()
     assert {job.job_id for job in queue.claim(100).jobs} == set(ids) - {ticket.job_id}
     assert queue.policy() == parse_policy("hrrn(1.5)")
 
@@ -159,7 +162,7 @@ def test_nothing_is_reaped_for_one_lease_after_a_pause(
         later_ms = queue.time_ms() + 20_000
         monkeypatch.setattr(queue, "time_ms", lambda: later_ms)
     if pause == "new redis":
-        monkeypatch.setattr(queue, "identity", lambda: Identity("another", "life"))
+        monkeypatch.setattr(queue.roll, "identity", lambda: Identity("another", "life"))
     reclaimer.tick()
     assert states(parts) == {State.RUNNING: 1}  # its worker may only not have been able to renew
     for _ in range(int(LEASE_S)):
@@ -249,3 +252,100 @@ def test_the_survey_queue_is_kept_true_in_the_same_way(parts: Parts, clock: SetC
     settings = {"lease_s": LEASE_S, "start_policy": parse_policy("fcfs"), "default_language": "en"}
     Reclaimer(parts.store, queue, SURVEY, clock, **settings).tick()  # type: ignore[arg-type]
     assert [job.job_id for job in queue.claim(1).jobs] == [job_id]
+
+
+def test_a_ghost_that_waits_and_a_lease_of_an_ended_job_are_found_by_the_rolling_audit(
+    parts: Parts, queue: RedisQueue, client: redis.Redis, reclaimer: Reclaimer
+) -> None:
+    stays, ended, erased = (surveyed_job(parts) for _ in range(3))
+    reclaimer.tick()
+    with transaction(parts.store) as c:
+        jobs.cancel(c, ended)  # as if Redis had been away: nobody told it
+        jobs.erase(c, erased)
+    owner, lease = keys.owner(TRANSCRIBE.name), keys.lease(TRANSCRIBE.name)
+    client.zadd(lease, {"01977f6e-8a3b-7c52-9d10-5b1f6c2a4e77": queue.time_ms() + 10**6})
+    client.hset(owner, "01977f6e-8a3b-7c52-9d10-5b1f6c2a4e77", "somebody:1")
+    reclaimer.tick()
+    assert client.zrange(keys.ready(TRANSCRIBE.name), 0, -1) == [stays]
+    assert not client.exists(owner, lease)
+
+
+def test_the_audit_leaves_a_claim_alone_that_is_about_to_be_granted(
+    parts: Parts, queue: RedisQueue, reclaimer: Reclaimer
+) -> None:
+    surveyed_job(parts)
+    (claimed,) = queue.claim(1).jobs
+    reclaimer.tick()
+    reclaimer.tick()
+    assert queue.renew([(claimed.job_id, claimed.token)]) == [1]
+
+
+def test_a_job_that_came_back_while_the_audit_took_it_for_a_ghost_waits_again(
+    parts: Parts,
+    queue: RedisQueue,
+    reclaimer: Reclaimer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job_id = surveyed_job(parts)
+    reclaimer.tick()
+    standing = index.standing
+
+    def between(c: Connection, job_ids: Sequence[str]) -> dict[str, State]:
+        ticket, token = work_on_one(parts, queue)
+        seen = standing(c, job_ids)  # it is in work at this moment
+        with transaction(parts.store) as other:
+            place = jobs.give_back(other, TRANSCRIBE, ticket, ticket.bucket)
+            assert place is not None
+            index.indexed(other, TRANSCRIBE, [job_id])  # the outbox has had it, too
+        queue.release([(job_id, token, place)])
+        return seen
+
+    monkeypatch.setattr(index, "standing", between)
+    reclaimer._audit_back()
+    assert queue.counts() == (1, 0)
+
+
+def test_a_job_that_ends_while_its_lost_lease_is_seeded_leaves_none_behind(
+    parts: Parts, queue: RedisQueue, reclaimer: Reclaimer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = surveyed_job(parts)
+    work_on_one(parts, queue)
+    connect(parts.settings.redis_url or "").flushall()
+    seed = queue.seed
+
+    def ends_first(job_ids: Sequence[str]) -> list[str]:
+        with transaction(parts.store) as c:
+            jobs.fail(c, job_id, "not_audio", "Nothing to hear.")
+        return seed(job_ids)
+
+    monkeypatch.setattr(queue, "seed", ends_first)
+    reclaimer.tick()
+    assert queue.counts() == (0, 0)
+
+
+def test_a_clock_set_back_does_not_keep_a_dead_workers_lease(
+    parts: Parts, queue: RedisQueue, client: redis.Redis, reclaimer: Reclaimer, clock: SetClock
+) -> None:
+    job_id = surveyed_job(parts)
+    work_on_one(parts, queue)
+    reclaimer.tick()
+    hour_ms = 3_600_000
+    client.zadd(keys.lease(TRANSCRIBE.name), {job_id: queue.time_ms() + hour_ms})
+    assert reclaimer._last_redis_ms is not None
+    reclaimer._last_redis_ms += hour_ms  # Redis TIME was an hour later at the last tick
+    reclaimer.tick()
+    end_ms = client.zscore(keys.lease(TRANSCRIBE.name), job_id) or 0
+    assert end_ms <= queue.time_ms() + LEASE_S * 1000
+
+
+def test_jobs_left_by_a_version_without_heads_are_claimed_after_one_look(
+    parts: Parts, queue: RedisQueue, client: redis.Redis, reclaimer: Reclaimer
+) -> None:
+    ids = {surveyed_job(parts) for _ in range(3)}
+    reclaimer.tick()
+    reclaimer.tick()  # the outbox, too, has nothing left to tell
+    client.delete(keys.heads(TRANSCRIBE.name))
+    assert not queue.claim(100).jobs
+    reclaimer._cursor = max(ids)  # the rolling audit has just passed them
+    reclaimer.tick()
+    assert {job.job_id for job in queue.claim(100).jobs} == ids
