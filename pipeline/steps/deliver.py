@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.engine import Heard
 from pipeline.errors import LeaseLost, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.intake.storage import Storage
@@ -58,6 +59,7 @@ def deliver(
         took = _took(plan, heard, spoken.main, work.newest_model(c, model) or REFERENCE)
         work.keep_done(c, ticket.job_id, model, took)
         partials.drop_windows(c, ticket.job_id)
+    reach("after_transcript_commit")
     try:
         storage.delete(artefact_key)
     except PartDown as down:

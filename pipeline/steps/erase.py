@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.errors import NoSuchJob
 from pipeline.intake.storage import Storage
 from pipeline.logs import log
@@ -32,8 +33,10 @@ def erase(store: Engine, storage: Storage, queues: dict[str, RedisQueue], job_id
     storage.delete(row.storage_key)
     if plan is not None:
         storage.delete(plan[1])
+    reach("erase_after_sound")
     with transaction(store) as c:
         jobs.erase(c, job_id)
+    reach("erase_after_row")
     for queue in queues.values():
         queue.retract([job_id])
     log().info("erased", job_id=job_id)
