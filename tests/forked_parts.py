@@ -108,9 +108,18 @@ class ForkedParts:
         assert self._forker.stdout is not None
         assert self._forker.stdout.readline() == "ready\n"
 
-    def start(self, name: str, *, wait: bool = True, **settings: str) -> Part:
+    def start(
+        self,
+        name: str,
+        *,
+        wait: bool = True,
+        also: Mapping[str, str] | None = None,
+        **settings: str,
+    ) -> Part:
         """Start a part of `workers.run`, or `caretaker` (see `_caretaker`), with these FAIRSCRIBE_
         settings besides; returns once it works, unless told not to wait.
+
+        `also`: other variables. TEST_LAUNCHER names a module to import before it begins.
         """
         folder = self._folder / f"{len(self._parts)}-{name}"
         folder.mkdir(parents=True)
@@ -122,7 +131,8 @@ class ForkedParts:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 port = free.getsockname()[1]
             environ["FAIRSCRIBE_API_PORT"], url = str(port), f"http://127.0.0.1:{port}"
-        order = {"part": name, "folder": str(folder), "environ": {**self._environ, **environ}}
+        given = {**self._environ, **environ, **(also or {})}
+        order = {"part": name, "folder": str(folder), "environ": given}
         assert self._forker.stdin is not None
         self._forker.stdin.write(json.dumps(order) + "\n")
         self._forker.stdin.flush()
@@ -195,7 +205,7 @@ def _become(part: str, folder: Path, environ: dict[str, str]) -> None:
         os.dup2(source, target)
     os.environ.update(environ)
     importlib.reload(importlib.import_module("pipeline.crash_points"))  # it read another environ
-    if launcher := os.environ.get("FAIRSCRIBE_TEST_LAUNCHER"):
+    if launcher := os.environ.get("TEST_LAUNCHER"):
         importlib.import_module(launcher)
     if part == "caretaker":
         _caretaker(folder)
