@@ -35,7 +35,7 @@ IMPORTED = (
 )
 """Not the workers' own modules: importing one puts its step into every worker forked here."""
 
-START_S = 30.0
+START_S = 90.0
 
 
 @dataclass

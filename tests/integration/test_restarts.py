@@ -118,7 +118,7 @@ def test_three_rolling_restarts_beside_a_poison_file_fail_no_other_job(
         return forked.start(stage, wait=False, also=launched, **echo)
 
     def ready(part: Part) -> Part:
-        part.until(part.ready, 30, "works")
+        part.until(part.ready, 90, "works")
         return part
 
     forked.start("errands", wait=False)

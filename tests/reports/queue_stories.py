@@ -78,8 +78,8 @@ def all_done(parts: Parts, count: int, within_s: float = 30) -> None:
 def a_job_longer_than_its_lease_runs_once(here: Here) -> None:
     """Four leases long, beside an idle worker, and no copy more for any lease that went by."""
     parts: Parts = here.ask("parts")
-    timed(parts, 0.8, 0.2)
-    job_id, first, second = surveyed_job(parts, windows=4), engine(1, 0.8), engine(1, 0.8)
+    timed(parts, 0.6, 0.15)
+    job_id, first, second = surveyed_job(parts, windows=4), engine(1, 0.6), engine(1, 0.6)
     with pulling(parts, first, name="a@here"), pulling(parts, second, name="b@here"):
         all_done(parts, 1)
     assert of(parts, job_id).attempts == 1
@@ -89,10 +89,10 @@ def a_job_longer_than_its_lease_runs_once(here: Here) -> None:
 def what_is_only_held_runs_once(here: Here) -> None:
     """Taken and not begun, for longer than a lease: heard once all the same."""
     parts: Parts = here.ask("parts")
-    timed(parts, 0.8, 0.2)
+    timed(parts, 0.6, 0.15)
     for _ in range(5):
         surveyed_job(parts)
-    one = engine(1, 0.7)
+    one = engine(1, 0.5)
     with pulling(parts, one):
         all_done(parts, 5)
     assert one.heard == 5
@@ -173,7 +173,7 @@ def redis_comes_back_empty_under_load(here: Here) -> None:
         with pulling(parts, engine(2, 0.1)):
             for done in (5, 20):
                 eventually(lambda done=done: states(parts).get(State.COMPLETED, 0) >= done)  # type: ignore[misc]
-                restart(1.0)
+                restart(0.5)
             all_done(parts, 40, within_s=60)  # the report says never; its wish is a minute
             eventually(lambda: parts.queues[TRANSCRIBE.name].counts() == (0, 0), 20)
         parts.store.dispose()
