@@ -13,8 +13,34 @@ VARIABLE = "FAIRSCRIBE_CRASH_AT"
 EXIT_CODE = 9
 """How a process ends that was told to."""
 
-POINTS: frozenset[str] = frozenset({"delivery_taken", "delivery_sent"})
-"""Every point, in the order a recording meets them."""
+POINTS = (
+    "accept_after_store",
+    "accept_after_row",
+    "fetch_after_store",
+    "fetch_after_row",
+    "probe_before_keep",
+    "probe_after_keep",
+    "after_claim",
+    "after_grant",
+    "after_artefact",
+    "after_survey_commit",
+    "mid_work",
+    "after_transcript_commit",
+    "after_complete",
+    "give_back_after_postgres",
+    "outbox_after_enqueue",
+    "reap_after_takeover",
+    "reap_after_postgres",
+    "cancel_after_postgres",
+    "erase_after_tombstone",
+    "erase_after_sound",
+    "erase_after_row",
+    "retry_after_commit",
+    "retire_after_sound",
+    "delivery_taken",
+    "delivery_sent",
+)
+"""Every point, in the order a recording meets them; those of recovery and of people at the end."""
 
 _told = os.environ.get(VARIABLE)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.job import Ticket
 from pipeline.logs import log
 from pipeline.queue.redis_queue import Floor, Promotion, RedisQueue
@@ -45,9 +46,11 @@ class Claims:
         self._tell(claim.index_lost)
         if not claim.jobs:
             return Taken((), claim.now_ms)
+        reach("after_claim")
         tokens = {job.job_id: job.token for job in claim.jobs}
         with transaction(self._store) as c:
             tickets = jobs.grant(c, self._work.stage, list(tokens), self._worker, self._work.model)
+        reach("after_grant")
         granted = tuple((ticket, tokens.pop(ticket.job_id)) for ticket in tickets)
         self._queue.complete(list(tokens.items()))  # ghosts: cancelled, ended, or long elsewhere
         return Taken(granted, claim.now_ms)

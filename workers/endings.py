@@ -12,6 +12,7 @@ from functools import wraps
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.errors import EngineCrashedOnJob, FairscribeError, PartDown
 from pipeline.job import Stage, State
 from pipeline.logs import log
@@ -63,6 +64,7 @@ class Endings:
 
         def end() -> None:
             self._forget(held)
+            reach("after_complete")
             self._flower.succeeded(held.request, result)
 
         return _outlives_anything(end)
@@ -98,6 +100,7 @@ class Endings:
             try:
                 with transaction(self._store) as c:
                     place = jobs.give_back(c, self._stage, held.ticket, bucket)
+                reach("give_back_after_postgres")
                 if place is not None:
                     self._queue.release([(held.job_id, held.token, place)])
             except PartDown as down:

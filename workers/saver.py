@@ -2,7 +2,8 @@
 
 What has come together within a moment, or while the save before went on, is saved in one
 transaction. During an outage windows gather here, and hearing goes on. A worker killed meanwhile
-loses what is not saved yet: those are heard again.
+loses what is not saved yet: those are heard again. A window that Postgres refuses to keep is left
+out and costs those beside it nothing; what is in the way of its transcript too fails its job there.
 """
 
 from __future__ import annotations
@@ -70,7 +71,20 @@ class Saver:
             batch = list(self._unsaved)
             if not batch:
                 return
-            lost = await asyncio.to_thread(save, self._store, batch)
+            lost = await self._save_all(batch)
             self._unsaved = [one for one in self._unsaved if one not in batch]
         for job_id in lost:
             self._on_lost(job_id)
+
+    async def _save_all(self, batch: list[tuple[OpenJob, int]]) -> set[str]:
+        """Save what can be saved; returns the jobs that are not ours. Raises `PartDown`."""
+        try:
+            return await asyncio.to_thread(save, self._store, batch)
+        except PartDown:
+            raise
+        except Exception as refused:
+            if len(batch) > 1:
+                return set().union(*[await self._save_all([one]) for one in batch])
+            (job, index), why = batch[0], type(refused).__name__  # its words would be in the rest
+            log().error("window_refused_by_store", job_id=job.ticket.job_id, unit=index, why=why)
+            return set()

@@ -28,8 +28,8 @@ from pipeline.queue.scripts import CHUNK, Scripts, packed_table
 from pipeline.scheduling.policies import Policy, Waiting, parse_policy
 
 TAKEOVER_S = 4.0
-"""How long a reaper may take to settle the leases it took over, seconds. One that dies keeps their
-jobs waiting so much longer; one that is slower only has its work done twice."""
+"""How long a reaper may take to settle the leases it took over, seconds, and a lease at most. One
+that dies keeps their jobs waiting so much longer; one that is slower has its work done twice."""
 
 CLAIM_LIMIT = 64
 """Jobs a claim takes at most, so that it does not keep the server: who wants more asks again."""
@@ -213,7 +213,8 @@ class RedisQueue:
 
     def reap(self, limit: int = 100) -> list[tuple[str, str]]:
         """Take over leases that ran out: (job id, token of the takeover) for each."""
-        names, takeover_ms = [self._lease, self._owner], int(TAKEOVER_S * 1000)
+        names = [self._lease, self._owner]
+        takeover_ms = min(int(TAKEOVER_S * 1000), self.lease_ms)
         reaped: list[tuple[str, str]] = []
         while len(reaped) < limit:
             token = f"{self.worker}:reaper:{next(self._numbers)}"

@@ -16,6 +16,7 @@ from uuid import uuid4
 import uuid_utils.compat as uuid_utils
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.errors import Erased, PartDown, RecordingRefused
 from pipeline.fetch.urls import name_in_url
 from pipeline.handover import Handover
@@ -96,6 +97,7 @@ def accept(
     except RecordingRefused as refused:
         _commit(store, job_id, upload, key, 0, "", refused)
         return Accepted(job_id, refused)
+    reach("accept_after_store")
     try:
         ours = _commit(store, job_id, upload, key, size_bytes, sha256, None)
     except CommitUnheard:
@@ -138,6 +140,7 @@ def accept_urls(store: Engine, urls: Mapping[str, str], said: Mapping[str, Any])
 def hand_over(handover: Handover, accepted: Iterable[Accepted]) -> None:
     """Ask for what comes next, probe or fetch; a lost request is repeated by the sweeper."""
     going = [a for a in accepted if a.refused is None]
+    reach("accept_after_row")
     try:
         handover.probe([a.job_id for a in going if not a.to_fetch])
         handover.fetch([a.job_id for a in going if a.to_fetch][:FETCHES_ASKED])

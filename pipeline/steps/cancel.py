@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlalchemy import Engine
 
 from pipeline.caller import Caller
+from pipeline.crash_points import reach
 from pipeline.job import STAGES
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.store import batches, jobs
@@ -23,6 +24,7 @@ def cancel(store: Engine, queues: dict[str, RedisQueue], job_id: str) -> bool:
     """Cancel `job_id`. False when it had ended already, or never was. Raises `PartDown`."""
     with transaction(store) as c:
         before = jobs.cancel(c, job_id)
+    reach("cancel_after_postgres")
     for stage in STAGES:
         if before is stage.waiting:
             queues[stage.name].retract([job_id])

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.engine import Heard
 from pipeline.errors import Erased, LeaseLost, NoSuchJob, PartDown, TranscriptNotReady
 from pipeline.intake.storage import Storage
@@ -63,6 +64,7 @@ def deliver(
         took = _took(plan, heard, spoken.main, work.newest_model(c, model) or REFERENCE)
         work.keep_done(c, ticket.job_id, model, took)
         partials.drop_windows(c, ticket.job_id)
+    reach("after_transcript_commit")
     try:
         if not keep_packed:
             storage.delete(artefact_key)

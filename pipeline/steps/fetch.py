@@ -15,6 +15,7 @@ from uuid import uuid4
 from sqlalchemy import Engine
 
 from pipeline.clock import SystemClock
+from pipeline.crash_points import reach
 from pipeline.errors import FetchInterrupted, JobFailed, LeaseLost, PartDown, RecordingRefused
 from pipeline.fetch.fetcher import Fetcher
 from pipeline.handover import Handover
@@ -54,6 +55,7 @@ def fetch(
         with fetcher.open(row.source_url, limit_bytes, stopping) as found:
             chunks = _beating(store, job_id, row.attempt, found.chunks)
             size, sha256 = storage.put(key, chunks, limit_bytes)
+        reach("fetch_after_store")
         stored = {"key": key, "size": size, "sha256": sha256}
         _keep(store, storage, job_id, row.attempt, stored, found.file_name or row.file_name)
     except LeaseLost:
@@ -64,6 +66,7 @@ def fetch(
     except (RecordingRefused, JobFailed) as refused:
         _fail(store, job_id, row.attempt, refused)
     else:
+        reach("fetch_after_row")
         _ask(handover.probe, [job_id])
 
 

@@ -108,6 +108,8 @@ async def hear(engine: SpeechEngine, window: Prepared, speech_s: float) -> Heard
 def _as_judged(heard: Heard, verdict: Verdict) -> Heard:
     """Without the words nobody said, and with the doubt about the others."""
     kept = () if verdict.outcome == "drop" else cut_repeats(heard.utterances)
+    # a decoder spells in bytes and may spell any; Postgres keeps all characters but this one
+    kept = tuple(replace(said, text=said.text.replace("\0", "")) for said in kept)
     return replace(heard, utterances=kept, doubt=verdict.doubt or heard.doubt)
 
 

@@ -9,6 +9,7 @@ import os
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.errors import JobFailed, RecordingRefused
 from pipeline.intake.prober import Prober
 from pipeline.intake.storage import Storage
@@ -49,8 +50,10 @@ def probe(
         return
     # until the survey has found the speech, all of it counts as speech
     work_s = predicted_work_s(found.duration_s, None, row.language or default_language)
+    reach("probe_before_keep")
     with transaction(store) as c:
         place = jobs.keep_probe(c, job_id, found, bucket_of(work_s))
+    reach("probe_after_keep")
     if place is not None:
         survey_queue.offer(place)
 

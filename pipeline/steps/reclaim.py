@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from pipeline.clock import Clock
+from pipeline.crash_points import reach
 from pipeline.job import TRANSCRIBE, Stage
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
@@ -133,6 +134,7 @@ class Reclaimer:
             places = index.outbox(c, self._stage, PAGE)
         if places:
             self._queue.enqueue(places)
+            reach("outbox_after_enqueue")
             with transaction(self._store) as c:
                 index.indexed(c, self._stage, [place.job_id for place in places])
 
@@ -182,9 +184,11 @@ class Reclaimer:
         expired = self._queue.reap(PAGE)
         if not expired:
             return
+        reach("reap_after_takeover")
         job_ids = [job_id for job_id, _ in expired]
         with transaction(self._store) as c:
             settled, gone = index.settle_expired(c, self._stage, job_ids, self._bucket_left)
+        reach("reap_after_postgres")
         places = {place.job_id: place for place in settled}
         self._queue.release([(j, token, places[j]) for j, token in expired if j in places])
         self._queue.complete([(j, token) for j, token in expired if j in gone])

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.errors import NoSuchJob, NotRetryable, PartDown, RecordingMissing
 from pipeline.handover import Handover
 from pipeline.intake.storage import Storage
@@ -36,6 +37,7 @@ def retry(store: Engine, storage: Storage, handover: Handover, job_id: str) -> N
         artefact_key = partials.drop_plan(c, job_id)
         if fetch:  # another recording may come, with a plan that looks the same
             partials.drop_windows(c, job_id)
+    reach("retry_after_commit")
     try:
         (handover.fetch if fetch else handover.probe)([job_id])
     except PartDown as down:

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.errors import LeaseLost
 from pipeline.intake.prober import Prober
 from pipeline.intake.reading import Reading
@@ -59,7 +60,9 @@ def pack(
     """
     # a key of its own for each run: one whose commit went through unheard keeps its artefact
     artefact_key = f"packed/{ticket.job_id}-{ticket.attempt}-{uuid4().hex[:8]}"
-    return Packed(_decode(storage, prober, ticket, artefact_key, reading), artefact_key)
+    packed = Packed(_decode(storage, prober, ticket, artefact_key, reading), artefact_key)
+    reach("after_artefact")
+    return packed
 
 
 def commit(
@@ -83,6 +86,7 @@ def commit(
     work_s = predicted_work_s(plan.speech_s, len(plan.windows), language)
     place = _keep(store, ticket, plan, packed.artefact_key, bucket_of(work_s), degraded)
     if place is not None:
+        reach("after_survey_commit")
         transcribe_queue.offer(place)
     elif not _was_kept(store, ticket, packed.artefact_key):
         storage.delete(packed.artefact_key)

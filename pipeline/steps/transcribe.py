@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from pipeline.crash_points import reach
 from pipeline.engine import Heard, SpeechEngine
 from pipeline.errors import RecordingMissing
 from pipeline.intake.storage import Storage
@@ -160,4 +161,6 @@ def save(store: Engine, windows: Sequence[tuple[OpenJob, int]]) -> set[str]:
     """
     rows = [HeardWindow(job.ticket, at, job.heard[at].to_json()) for job, at in windows]
     with transaction(store) as c:
-        return partials.save_windows(c, rows)
+        lost = partials.save_windows(c, rows)
+    reach("mid_work")
+    return lost

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,34 @@ def test_a_recording_that_kills_the_engine_fails_and_the_others_complete(parts: 
         charged = {str(r.id): r.crashes for r in c.execute(select(tables.jobs))}
     assert charged.pop(poison) == parts.settings.max_crashes
     assert set(charged.values()) == {0}
+
+
+class NumberlessEngine(CountingEngine):
+    """Says of one recording's windows what Postgres does not keep."""
+
+    odd = b""
+
+    async def transcribe(self, window: Prepared, **kwargs: Any) -> Heard:
+        heard = await super().transcribe(window, **kwargs)
+        return replace(heard, mean_logprob=float("nan")) if window.pcm == self.odd else heard
+
+
+def test_an_answer_that_postgres_refuses_costs_its_own_job_and_not_the_worker(
+    parts: Parts,
+) -> None:
+    engine = NumberlessEngine(slots=2, fixed_s=0.1, per_second_s=0.0)
+    refused, _ = (surveyed_job(parts, windows=20) for _ in range(2))
+    engine.odd = parts.storage.read_range(f"packed/{refused}-1", 0, 64_000)
+    with pulling(parts, engine) as puller:
+        eventually(lambda: engine.answered >= 6)
+        puller.drain()
+        assert puller.ended.wait(10)
+        assert puller.error is None
+    assert states(parts) == {State.SURVEYED: 2}  # given back, not left to a lease
+    assert parts.queues[TRANSCRIBE.name].counts() == (2, 0)
+    with pulling(parts, engine):
+        # the transcript holds none of what was refused; else its job would end with that
+        eventually(lambda: all_completed(parts, 2))
 
 
 def test_an_engine_that_hangs_is_started_again(parts: Parts) -> None:

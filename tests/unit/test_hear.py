@@ -56,6 +56,11 @@ def test_a_believed_answer_is_asked_for_once() -> None:
     assert engine.asked == [(0.0, "")]
 
 
+def test_what_no_database_keeps_is_no_word() -> None:
+    """A decoder of bytes can say the byte 0."""
+    assert Saying(heard("Good\0 morning.\0")).be_heard().text == "Good morning."
+
+
 def test_a_stuck_answer_gives_way_to_one_that_is_not() -> None:
     engine = Saying(stuck(), heard("No, no, no. That is not mine."))
     answer = engine.be_heard()
