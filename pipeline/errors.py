@@ -15,6 +15,7 @@
      +- JobFailed                  the job ended without a transcript though the file may be sound
      |   +- EngineCrashedOnJob
      |   +- WindowHung
+     |   +- JobStuck
      |   +- LanguageUnknown
      |   +- RecordingMissing
      |   +- FetchFailed
@@ -22,6 +23,10 @@
      |   +- UnexpectedError
      +- LeaseLost                  somebody else holds the job, or it ended: write nothing
      +- EngineDead                 the speech engine died under a window
+     |   +- EngineHung             it answers nothing any more
+     |   +- EnginePoisoned         what it answers is not what it heard
+     |   +- EngineFull             it needed more memory than there was
+     +- WindowLate                 the engine gave this one window no answer in time
      +- WindowRefused              the engine cannot hear this one window
      +- PartDown                   Postgres, Redis or storage does not answer
      +- NoSuchJob
@@ -63,7 +68,7 @@ class FairscribeError(Exception):
     code = "error"
 
     def __init__(self, message: str | None = None) -> None:
-        self.message = message or (type(self).__doc__ or "").strip()
+        self.message = message or " ".join((type(self).__doc__ or "").split())
         super().__init__(self.message)
 
 
@@ -151,6 +156,12 @@ class WindowHung(JobFailed):
     code = "window_hung"
 
 
+class JobStuck(JobFailed):
+    """Work on this recording came to a standstill several times, while others went on."""
+
+    code = "stuck"
+
+
 class LanguageUnknown(JobFailed):
     """The model does not know the language that was asked for."""
 
@@ -189,6 +200,24 @@ class EngineDead(FairscribeError):
     """The speech engine died."""
 
     code = "engine_dead"
+
+
+class EngineHung(EngineDead):
+    """The speech engine gave no answer in time."""
+
+
+class EnginePoisoned(EngineDead):
+    """The speech engine is poisoned: its answers are not what it heard."""
+
+
+class EngineFull(EngineDead):
+    """The speech engine needed more memory than there was."""
+
+
+class WindowLate(FairscribeError):
+    """The speech engine gave this window no answer in time; it was given up."""
+
+    code = "window_late"
 
 
 class WindowRefused(FairscribeError):

@@ -12,7 +12,7 @@ from functools import wraps
 
 from sqlalchemy import Engine
 
-from pipeline.errors import EngineCrashedOnJob, FairscribeError, PartDown
+from pipeline.errors import FairscribeError, PartDown
 from pipeline.job import Stage, State
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
@@ -85,10 +85,6 @@ class Endings:
                 self._flower.given_back(held.request, "lease lost")
 
         return _outlives_anything(end)
-
-    def fail_as_culprit(self, held: Held) -> Ending:
-        """The engine died of it too often."""
-        return self.fail(held, EngineCrashedOnJob())
 
     def give_back(self, held: Held, bucket: int, why: str) -> Ending:
         """It waits again, at the size of what is left and with its first arrival."""

@@ -136,8 +136,10 @@ class Puller:
             self._lose(job_id)
 
     def _show_progress(self) -> None:
-        """Renew the sign of life, on the loop itself: one that hangs or stalls shows none."""
-        if self._pulling is not None and self._pulling.moving():
+        """Renew the sign of life, on the loop itself: one that hangs, stalls or has no engine shows
+        none.
+        """
+        if self._pulling is not None and self._pulling.well():
             self._on_loop(still_ready)
 
     def _lose(self, job_id: str) -> None:
