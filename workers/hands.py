@@ -43,15 +43,12 @@ DONE_KEPT = 64
 OPEN_PATIENCE_S = 5.0
 """A job that opens no faster than this does not keep others from being claimed."""
 
-ASK = "Ask the operator: the worker's log tells more."
-"""What to do about what nobody but the operator can mend."""
-
 RETRY_S = 0.5
 """Pause after an outage of Postgres, Redis or storage."""
 
 
-NONSENSE = "The speech engine answered this recording, alone, with nonsense each time. " + ASK
-NO_MEMORY = "The speech engine ran out of memory over this recording each time, alone. " + ASK
+NONSENSE = "The speech engine answered this recording, alone, with nonsense each time."
+NO_MEMORY = "The speech engine ran out of memory over this recording, alone, each time."
 
 
 def blamed(death: EngineDead) -> JobFailed:

@@ -154,7 +154,8 @@ def test_a_recording_that_poisons_new_engines_alone_fails_and_no_other_does(part
         eventually(lambda: view(parts, poison).state is State.FAILED, 30)
         eventually(lambda: completed(parts, 4), 30)
     failed = view(parts, poison)
-    assert (failed.error_code, failed.error_message) == ("engine_crashed", NONSENSE)
+    assert failed.error_code == "engine_crashed"
+    assert (failed.error_message or "").startswith(NONSENSE)
     charged = crashes(parts)
     assert charged.pop(poison) == parts.settings.max_crashes
     assert set(charged.values()) == {0}
