@@ -32,6 +32,8 @@ class Work(Protocol):
     """The Celery task it appears as in Flower."""
     slots: int
     """Units worth having in flight; fewer after a `recover` for want of memory."""
+    slots_wanted: int
+    """As many as were asked for."""
     ahead: int
     """Units worth having ready beside them, so that no slot waits for one."""
     on_lost: Callable[[str], None]

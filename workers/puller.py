@@ -109,7 +109,8 @@ class Puller:
             on_ready=say_ready,
         )
         keeper.start()
-        report = SpeedReport(self._queue.board, self._hostname, hands.speedometer)
+        wanted = self._work.slots_wanted
+        report = SpeedReport(self._queue.board, self._hostname, hands.speedometer, wanted)
         try:
             async with report.running():
                 await self._pulling.run()

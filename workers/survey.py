@@ -59,7 +59,8 @@ class SurveyWork:
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._settings = parts, parts.settings
-        self.slots, self.ahead = parts.settings.survey_slots, 0
+        self.slots = self.slots_wanted = parts.settings.survey_slots
+        self.ahead = 0
         self.on_lost: Callable[[str], None] = lambda job_id: None
         # of its own, so that long files leave the loop's threads to claims and endings
         self._threads = ThreadPoolExecutor(self.slots, thread_name_prefix="survey")

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from pipeline.api.measured import read_metrics
+from pipeline.cli.checks.service import _short_of_memory
 from pipeline.engine import Heard, Prepared
 from pipeline.errors import EngineDead, EngineFull, EnginePoisoned
 from pipeline.job import TRANSCRIBE, JobView, State, Ticket
@@ -177,7 +179,14 @@ def test_full_memory_costs_slots_and_no_job(parts: Parts) -> None:
             "slots_wanted": 8,
         }
         board = parts.queues[TRANSCRIBE.name].board
-        eventually(lambda: [worker.slots for worker in board.speeds()] == [2], 5)
+        # told to the operator, and to forecasts
+        eventually(lambda: [(w.slots, w.slots_wanted) for w in board.speeds()] == [(2, 8)], 5)
+        assert _short_of_memory(parts.settings.redis_url or "") == [
+            "t@here ran out of memory: it hears 2 windows at once and not 8"
+        ]
+        measured = read_metrics(parts).body.decode()
+        assert 'fairscribe_worker_slots{stage="transcribe",worker="t@here"} 2.0' in measured
+        assert 'fairscribe_worker_slots_wanted{stage="transcribe",worker="t@here"} 8.0' in measured
     assert set(crashes(parts).values()) == {0}
 
 
