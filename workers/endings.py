@@ -131,6 +131,10 @@ class Endings:
         """Nothing can be written now: the lease runs out, and somebody else goes on."""
         return _outlives_anything(lambda: self._leave_to_lease(held, down))
 
+    def renew_no_more(self, held: Held) -> None:
+        """Let the lease of a job run out, whatever else can still be said of it; at once."""
+        self._keeper.drop(held.job_id, held.token)
+
     def charge_crash(self, held: Held) -> bool:
         """The engine died while this job was alone in it. True when that was once too often."""
         try:

@@ -13,11 +13,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pipeline.errors import (
-    EngineCrashedOnJob,
     EngineDead,
     EngineFull,
     EngineHung,
-    EnginePoisoned,
     FairscribeError,
     JobFailed,
     JobStuck,
@@ -25,7 +23,6 @@ from pipeline.errors import (
     PartDown,
     RecordingRefused,
     UnexpectedError,
-    WindowHung,
     WindowLate,
     WindowRefused,
 )
@@ -45,21 +42,6 @@ OPEN_PATIENCE_S = 5.0
 
 RETRY_S = 0.5
 """Pause after an outage of Postgres, Redis or storage."""
-
-
-NONSENSE = "The speech engine answered this recording, alone, with nonsense each time."
-NO_MEMORY = "The speech engine ran out of memory over this recording, alone, each time."
-
-
-def blamed(death: EngineDead) -> JobFailed:
-    """What a recording is told that was alone in an engine that died like this, too often."""
-    if isinstance(death, EngineHung):
-        return WindowHung()
-    if isinstance(death, EnginePoisoned):
-        return EngineCrashedOnJob(NONSENSE)
-    if isinstance(death, EngineFull):
-        return EngineCrashedOnJob(NO_MEMORY)
-    return EngineCrashedOnJob()
 
 
 class Hands:
@@ -317,6 +299,7 @@ class Hands:
 
     async def _leave_stuck(self, held: Held, *, charged: bool) -> None:
         held.ended, held.moved_s = True, time.monotonic()
+        self._endings.renew_no_more(held)  # all threads may hang, and what follows needs one
         if charged and await asyncio.to_thread(self._endings.charge_crash, held):
             await self._end(held, self._endings.fail(held, JobStuck()))
         else:

@@ -29,9 +29,11 @@ from typing import Any
 from pipeline.errors import EngineDead, EngineHung, PartDown
 from pipeline.logs import log
 from pipeline.queue.redis_queue import Floor, Promotion, RedisQueue
+from workers.blame import blamed
 from workers.claims import Claims
-from workers.hands import RETRY_S, Hands, blamed
+from workers.hands import RETRY_S, Hands
 from workers.held import Held, Work
+from workers.pulse import Pulse
 from workers.turns import Turns, last_served
 
 STARVED_S = 2.0
@@ -51,13 +53,6 @@ DEATH_NOTICE_S = 2.0
 
 LEAVE_S = 2.0
 """How long what is under way gets to end when the worker stops."""
-
-BEAT_S = 1.0
-LOOP_SILENT_S = 30.0
-"""A loop that has not turned for this long hangs, whatever it holds."""
-
-RECOVERY_LIMIT_S = 900.0
-"""An engine that is not back by then may never be: jobs in hand are kept for it no longer."""
 
 
 class PullLoop:
@@ -82,9 +77,9 @@ class PullLoop:
         self._turns = Turns(work, queue)
         self._took = False
         self._idle_s = tick_s
-        self._beat_s = self._checked_s = time.monotonic()
+        self._checked_s = time.monotonic()
         self._checking: asyncio.Task[None] | None = None
-        self._recovering_since_s: float | None = None
+        self.pulse = Pulse()
 
     # -- asked from outside -----------------------------------------------------------------
 
@@ -100,12 +95,7 @@ class PullLoop:
 
     def moving(self) -> bool:
         """Whether work makes progress: leases are renewed only while it does. Any thread."""
-        now_s, since_s = time.monotonic(), self._recovering_since_s
-        if now_s - self._beat_s > LOOP_SILENT_S:
-            return False
-        if since_s is not None and now_s - since_s > RECOVERY_LIMIT_S:
-            return False
-        return not self._stalled()
+        return self.pulse.moving() and not self._stalled()
 
     def _stalled(self) -> bool:
         still_s = time.monotonic() - self._hands.moved_s
@@ -113,13 +103,13 @@ class PullLoop:
 
     def well(self) -> bool:
         """Whether it works, or would if there were work: not without an engine. Any thread."""
-        return self.moving() and self._recovering_since_s is None and self._hands.death is None
+        return self.moving() and not self.pulse.recovering and self._hands.death is None
 
     # -- the loop ---------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve until drained. Raises when the engine cannot be started."""
-        beating = asyncio.create_task(self._beat())
+        beating = asyncio.create_task(self.pulse.beat())
         try:
             await self._or_drained(self._work.start())
             self._engine_is_new()
@@ -134,11 +124,6 @@ class PullLoop:
             await self._hands.give_all_back(LEAVE_S)
             await self._work.stop()
             beating.cancel()
-
-    async def _beat(self) -> None:
-        while True:
-            self._beat_s = time.monotonic()
-            await asyncio.sleep(BEAT_S)
 
     async def _turn(self) -> None:
         if self._stalled():
@@ -199,7 +184,7 @@ class PullLoop:
                 place = last.place(self._work)
                 floor, windows, sure = Floor(place.bucket, place.arrival_ms), free, units
             taking = self._take(windows, floor, self._turns.promotion(able))
-            self._claiming = self._hands.spawn(taking)
+            self._begin_claim(taking)
             if not await self._claimed():
                 return self._work.slots
             if self._took and floor is not None:
@@ -224,7 +209,11 @@ class PullLoop:
         short = self._work.ahead - len(ahead)
         full = self._free_slots() <= 0  # else the next turn claims, and waits for it
         if short > 0 and full and not self._claim_under_way() and self._may_claim():
-            self._claiming = self._hands.spawn(self._take(short, None, None))
+            self._begin_claim(self._take(short, None, None))
+
+    def _begin_claim(self, taking: Coroutine[Any, Any, None]) -> None:
+        self._claiming = self._hands.spawn(taking)
+        self.pulse.note_claim(self._claiming)
 
     def _claim_under_way(self) -> bool:
         if self._claiming is not None and self._claiming.done():
@@ -299,7 +288,7 @@ class PullLoop:
 
     async def _recover(self, death: EngineDead) -> None:
         """All units in flight are lost with the engine: start it again, look for the culprit."""
-        self._recovering_since_s = time.monotonic()
+        self.pulse.note_recovery(True)
         await self._hands.empty_engine(DEATH_NOTICE_S)
         self._hands.death = None
         culprit = self._hands.held.get(self._hands.suspects.take_culprit(death) or "")
@@ -314,7 +303,7 @@ class PullLoop:
         """It was just started, and heard what it was asked; it may have fewer slots than before."""
         self._hands.speedometer.slots = self._work.slots
         self._hands.moved_s = self._checked_s = time.monotonic()
-        self._recovering_since_s = None
+        self.pulse.note_recovery(False)
 
     # -- does it hear? ----------------------------------------------------------------------
 

@@ -23,9 +23,9 @@ from pipeline.steps.transcribe import OpenJob
 from pipeline.store import tables, views
 from pipeline.store.session import transaction
 from tests.lines import eventually, pulling, states, surveyed_job
-from workers import hands, pull_loop
+from workers import hands, pulse
+from workers.blame import NONSENSE
 from workers.echo_engine import EchoEngine
-from workers.hands import NONSENSE
 from workers.known_second import PCM
 from workers.transcribe import TranscribeWork
 
@@ -335,8 +335,8 @@ def test_a_job_that_does_not_move_is_left_to_its_lease_and_fails_when_others_do(
 def test_leases_are_not_renewed_by_a_worker_whose_loop_hangs(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull_loop, "LOOP_SILENT_S", 0.5)
-    monkeypatch.setattr(pull_loop, "BEAT_S", 0.05)
+    monkeypatch.setattr(pulse, "LOOP_SILENT_S", 0.5)
+    monkeypatch.setattr(pulse, "BEAT_S", 0.05)
     work = Standing(parts, Ailing())
     with pulling(parts, work=work) as puller:
         eventually(lambda: puller._pulling is not None and puller._pulling.moving(), 5)
@@ -350,7 +350,7 @@ def test_leases_are_not_renewed_by_a_worker_whose_loop_hangs(
 def test_an_engine_that_does_not_come_back_keeps_no_leases(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull_loop, "RECOVERY_LIMIT_S", 0.3)
+    monkeypatch.setattr(pulse, "RECOVERY_LIMIT_S", 0.3)
 
     class Slow(TranscribeWork):
         async def recover(self, death: EngineDead) -> None:

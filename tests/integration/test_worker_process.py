@@ -19,7 +19,7 @@ from tests.lines import eventually, pulling, states, surveyed_job
 from workers.command_lines import command_line
 from workers.echo_engine import EchoEngine
 from workers.held import Held
-from workers.pull_step import EXIT_PULLER_DIED
+from workers.puller import EXIT_PULLER_DIED
 from workers.transcribe import TranscribeWork
 
 FALLS_OVER = """
@@ -30,6 +30,18 @@ FALLS_OVER = """
             raise RuntimeError("the loop fell over")
         await pause(self)
     PullLoop._pause = fall
+"""
+
+HANGS = """
+    import time
+    from workers import pull_loop, pulse
+    pulse.HANG_LIMIT_S = 1.0
+    pause = pull_loop.PullLoop._pause
+    async def hang(self):
+        if self._hands.in_flight:
+            time.sleep(1000)
+        await pause(self)
+    pull_loop.PullLoop._pause = hang
 """
 
 HEARS_NOTHING = """
@@ -79,6 +91,17 @@ def test_a_puller_that_dies_gives_its_job_back_and_ends_its_process_with_70(
     assert "the loop fell over" in words
     assert states(parts) == {State.SURVEYED: 1}
     assert parts.queues[TRANSCRIBE.name].counts() == (1, 0)
+
+
+def test_a_worker_whose_loop_hangs_ends_and_leaves_its_job_to_the_lease(
+    parts: Parts, house: dict[str, str]
+) -> None:
+    surveyed_job(parts, windows=3)
+    code, words = transcribe_worker(parts, house, HANGS)
+    assert code == EXIT_PULLER_DIED, words
+    assert "its loop does not turn" in words
+    assert states(parts) == {State.RUNNING: 1}
+    assert parts.queues[TRANSCRIBE.name].counts() == (0, 1)
 
 
 def test_a_worker_that_does_not_hear_the_known_second_ends_with_70_and_says_why(
