@@ -101,7 +101,13 @@ class SpeechEngine(Protocol):
     """Windows worth having in flight: the knee of the throughput curve."""
 
     async def start(self) -> None:
-        """Load weights and warm up; may take minutes. Raises `EngineDead` when it cannot."""
+        """Load weights and warm up; may take minutes. Raises `EngineDead` when it cannot,
+        `EngineFull` when that is for want of memory: fewer slots may cure it.
+        """
+        ...
+
+    def fewer_slots(self) -> bool:
+        """From the next start on have half of the slots. False when there was only one."""
         ...
 
     async def prepare(
@@ -120,8 +126,9 @@ class SpeechEngine(Protocol):
         likeliest word). Whether the answer is to be believed is for `steps/hear.py` to say.
         Cancelling the call frees its slot.
 
-        Raises `EngineDead` when the engine died under it (run the window again elsewhere),
-        `WindowRefused` when this window alone cannot be heard.
+        Raises `EngineDead` when the engine died under it (run the window again elsewhere; the kind
+        says of what), `WindowLate` when this one got no answer within the engine's limit and was
+        given up, `WindowRefused` when this window alone cannot be heard.
         """
         ...
 

@@ -15,6 +15,7 @@
      +- JobFailed                  the job ended without a transcript though the file may be sound
      |   +- EngineCrashedOnJob
      |   +- WindowHung
+     |   +- JobStuck
      |   +- LanguageUnknown
      |   +- RecordingMissing
      |   +- FetchFailed
@@ -22,6 +23,10 @@
      |   +- UnexpectedError
      +- LeaseLost                  somebody else holds the job, or it ended: write nothing
      +- EngineDead                 the speech engine died under a window
+     |   +- EngineHung             it answers nothing any more
+     |   +- EnginePoisoned         what it answers is not what it heard
+     |   +- EngineFull             it needed more memory than there was
+     +- WindowLate                 the engine gave this one window no answer in time
      +- WindowRefused              the engine cannot hear this one window
      +- PartDown                   Postgres, Redis or storage does not answer
      +- NoSuchJob
@@ -54,7 +59,8 @@
      +- BadSetting                 a setting is refused at start
 
 `code` is stable and public: it is stored with the job and sent to callers. The docstring is the
-default message, a sentence for the person who uploaded the file.
+default message, a sentence for the person who uploaded the file. `advice` is what that person can
+do now; it ends every message of an error that has one.
 """
 
 from __future__ import annotations
@@ -64,9 +70,13 @@ class FairscribeError(Exception):
     """Something went wrong."""
 
     code = "error"
+    advice = ""
 
     def __init__(self, message: str | None = None) -> None:
-        self.message = message or (type(self).__doc__ or "").strip()
+        said = message or (type(self).__doc__ or "").strip()
+        # a message that crossed a process boundary has it already
+        advised = not self.advice or said.endswith(self.advice)
+        self.message = said if advised else f"{said.rstrip('.')}. {self.advice}"
         super().__init__(self.message)
 
 
@@ -74,112 +84,145 @@ class RecordingRefused(FairscribeError):
     """The file cannot be transcribed."""
 
     code = "recording_refused"
+    advice = "Send another copy of the recording."
 
 
 class EmptyRecording(RecordingRefused):
     """The file is empty (0 bytes)."""
 
     code = "empty"
+    advice = "Send it again from where it was recorded."
 
 
 class NotAudio(RecordingRefused):
     """The file is not audio in any format we read."""
 
     code = "not_audio"
+    advice = (
+        "Send a sound file, WAV or MP3 for example; of sound without a header say its raw_format."
+    )
 
 
 class NoAudioStream(RecordingRefused):
     """The file is a video or container without any sound track."""
 
     code = "no_audio_stream"
+    advice = "Send a file that has sound."
 
 
 class NoSamples(RecordingRefused):
     """The file has an audio header but no sound in it."""
 
     code = "no_samples"
+    advice = "Export it again from where it was recorded."
 
 
 class DamagedAudio(RecordingRefused):
     """The file is damaged: none of its audio could be decoded."""
 
     code = "damaged"
+    advice = "Send another copy of it."
 
 
 class UnsupportedAudio(RecordingRefused):
     """The file is audio in a format we cannot decode."""
 
     code = "unsupported"
+    advice = "Convert it, to WAV or FLAC for example, and send that."
 
 
 class TooLong(RecordingRefused):
     """The recording is longer than this installation accepts."""
 
     code = "too_long"
+    advice = "Cut it into parts, or ask the operator to raise FAIRSCRIBE_MAX_DURATION_H."
 
 
 class TooLarge(RecordingRefused):
     """The file is larger than this installation accepts."""
 
     code = "too_large"
+    advice = (
+        "Send it compressed or in parts, or ask the operator to raise FAIRSCRIBE_MAX_UPLOAD_MB."
+    )
 
 
 class LimitExceeded(RecordingRefused):
     """Reading the file took more time or memory than any honest recording needs."""
 
     code = "limit_exceeded"
+    advice = "Convert it, to WAV or FLAC for example, and send that."
 
 
 class ParserCrashed(RecordingRefused):
     """The file made the audio reader crash; it was contained and nothing else was touched."""
 
     code = "parser_crashed"
+    advice = "Convert it, to WAV or FLAC for example, and send that."
 
 
 class JobFailed(FairscribeError):
     """The job ended without a transcript."""
 
     code = "failed"
+    advice = "Retry it later; if it fails again, ask the operator."
 
 
 class EngineCrashedOnJob(JobFailed):
     """The speech engine died each time it heard this recording, alone, so it was set aside."""
 
     code = "engine_crashed"
+    advice = (
+        "Ask the operator, for the worker's log tells more; retry it with another engine or model."
+    )
 
 
 class WindowHung(JobFailed):
     """The speech engine gave no answer to a part of this recording in time, several times."""
 
     code = "window_hung"
+    advice = "Retry it later; if it fails again, ask the operator."
+
+
+class JobStuck(JobFailed):
+    """Work on this recording came to a standstill several times, while others went on."""
+
+    code = "stuck"
+    advice = "Retry it later; if it fails again, ask the operator."
 
 
 class LanguageUnknown(JobFailed):
     """The model does not know the language that was asked for."""
 
     code = "language_unknown"
+    advice = "Name another language, or ask the operator for a model that knows this one."
 
 
 class RecordingMissing(JobFailed):
     """The stored recording is gone, so it cannot be transcribed any more."""
 
     code = "recording_missing"
+    advice = "Send it again."
 
 
 class FetchFailed(JobFailed):
     """The recording could not be fetched from its URL."""
 
     code = "fetch_failed"
+    advice = "See that the URL can be opened without a password, and send it again."
 
 
 class FetchInterrupted(FetchFailed):
     """The recording could not be fetched from its URL, several times."""
+
+    advice = "Retry it later."
 
 
 class UnexpectedError(JobFailed):
     """Something we did not foresee went wrong; the worker's log tells what."""
 
     code = "unexpected"
+    advice = "Retry it; if it fails again, ask the operator."
 
 
 class LeaseLost(FairscribeError):
@@ -194,10 +237,31 @@ class EngineDead(FairscribeError):
     code = "engine_dead"
 
 
+class EngineHung(EngineDead):
+    """The speech engine gave no answer in time."""
+
+
+class EnginePoisoned(EngineDead):
+    """The speech engine is poisoned: its answers are not what it heard."""
+
+
+class EngineFull(EngineDead):
+    """The speech engine needed more memory than there was."""
+
+
+class WindowLate(FairscribeError):
+    """The speech engine gave this window no answer in time; it was given up."""
+
+    code = "window_late"
+
+
 class WindowRefused(FairscribeError):
     """The speech engine cannot hear this window."""
 
     code = "window_refused"
+    advice = (
+        "Ask the operator, for the worker's log tells more; retry it with another engine or model."
+    )
 
 
 class PartDown(FairscribeError):

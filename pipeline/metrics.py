@@ -33,6 +33,13 @@ METRICS = (
     Metric("jobs_waiting", "jobs", "Jobs that wait", ("stage",)),
     Metric("jobs_working", "jobs", "Jobs in workers' hands", ("stage",)),
     Metric("oldest_wait_seconds", "seconds", "Since when the oldest of those waits", ("stage",)),
+    Metric("worker_slots", "slots", "What a worker does at once", ("stage", "worker")),
+    Metric(
+        "worker_slots_wanted",
+        "slots",
+        "What it was set to do at once; more where its engine ran out of memory",
+        ("stage", "worker"),
+    ),
     Metric("policy", "1", "The order of work in force", ("policy",)),
     Metric("work_jobs", "jobs", "Finished jobs the next two are over", ("model",)),
     Metric(

@@ -177,6 +177,19 @@ class Settings(BaseModel):
         description="A speech engine that ends no window for this long is started anew "
         "(unit: seconds)",
     )
+    window_limit_s: float = Field(
+        120.0,
+        gt=0,
+        description="A window the engine has not answered for this long is given up and heard "
+        "again alone (unit: seconds)",
+    )
+    health_check_s: float = Field(
+        60.0,
+        ge=0,
+        description="A transcribe worker with nothing to do hears a known second of English this "
+        "often, as it does at each start; 0: never, for a model that knows no English "
+        "(unit: seconds)",
+    )
     echo_fixed_s: float = Field(
         0.05, ge=0, description="Echo engine: time a window takes at least (unit: seconds)"
     )

@@ -51,6 +51,7 @@ def environ(servers: SimpleNamespace, tmp_path: Path) -> dict[str, str]:
         "FAIRSCRIBE_ENGINE": "echo",
         "FAIRSCRIBE_API_PORT": "0",
         "FAIRSCRIBE_FLOWER_PORT": "0",
+        "FAIRSCRIBE_HEALTH_CHECK_S": "0",  # tests count what their engine hears
     }
 
 

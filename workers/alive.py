@@ -3,10 +3,12 @@
     python -m workers.alive          a worker: was it seen at work within the last minute?
     python -m workers.alive URL      a server: does it answer 200?
 
-The puller's own loop renews the ready file each second while its engine makes progress; the errands
-worker renews it while it has errands in hand and with each one done, and one is due every ten
-seconds. So a worker that lives but hangs is told from one that serves, without asking the broker,
-and without importing Celery, which would take a second of processor time each time.
+The puller's own loop makes the ready file once its engine has heard a known second of speech right
+(`workers/known_second.py`), and renews it each second while that engine makes progress: not while
+it is dead or started again. The errands worker renews it while it has errands in hand and with each
+one done, and one is due every ten seconds. So a worker that lives but hangs is told from one that
+serves, without asking the broker, and without importing Celery, which would take a second of
+processor time each time.
 """
 
 from __future__ import annotations

@@ -76,3 +76,7 @@ def arm() -> None:
     if os.environ.get(OWNER_VARIABLE) == str(os.getppid()):
         die_after(os.getppid(), signal.SIGKILL)
         own_engines()
+        # here and not above: the fork server imports this, and must be armed before it is killed
+        from workers import last_words
+
+        last_words.listen()

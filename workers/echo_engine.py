@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from typing import Any
 
 from pipeline.engine import FirstToken, Heard, Prepared, Utterance
-from pipeline.errors import EngineDead, WindowRefused
+from pipeline.errors import EngineDead, EngineFull, EnginePoisoned, WindowRefused
 from workers.in_flight import InFlight, window_length_s
 
 TOKENS_PER_SECOND = 5
@@ -35,8 +36,10 @@ class EchoEngine:
         fixed_s: float = 0.05,
         per_second_s: float = 0.01,
         slowdown: float = 0.0,
+        window_limit_s: float = math.inf,
     ) -> None:
         self.slots = slots
+        self._window_limit_s = window_limit_s
         self._fixed_s = fixed_s
         self._per_second_s = per_second_s
         self._slowdown = slowdown
@@ -44,13 +47,16 @@ class EchoEngine:
         self._free = asyncio.Semaphore(slots)
         self._serving = 0
         self._refusals = 0
+        self._fits: int | None = None
         self._answering: asyncio.Event | None = None
 
     async def start(self) -> None:
         """Be ready, at once; also after a death. Does nothing while alive."""
         if self.alive():
             return
-        self._windows = InFlight()
+        if self._fits is not None and self.slots > self._fits:
+            raise EngineFull("The engine was told to need more memory than there is.")
+        self._windows = InFlight(self._window_limit_s)
         self._free = asyncio.Semaphore(self.slots)
         self._serving = 0
         self._answering = asyncio.Event()
@@ -104,6 +110,11 @@ class EchoEngine:
             finally:
                 self._serving -= 1
 
+    def fewer_slots(self) -> bool:
+        """See `SpeechEngine`."""
+        before, self.slots = self.slots, max(1, self.slots // 2)
+        return self.slots < before
+
     def alive(self) -> bool:
         """See `SpeechEngine`. A hanging engine is alive."""
         return self._windows is not None and not self._windows.dead
@@ -121,6 +132,17 @@ class EchoEngine:
         """Die like a crashed process: windows in flight end with `EngineDead`."""
         if self._windows is not None:
             self._windows.die("The engine was killed.")
+
+    def poison(self) -> None:
+        """Be found poisoned by a window in flight."""
+        if self._windows is not None:
+            self._windows.die("The engine was poisoned.", EnginePoisoned)
+
+    def fill(self, fits: int) -> None:
+        """Run out of memory now, and at each start with more than `fits` slots."""
+        self._fits = fits
+        if self._windows is not None:
+            self._windows.die("The engine was told that its memory is full.", EngineFull)
 
     def refuse(self, windows: int = 1) -> None:
         """Refuse the next `windows` windows with `WindowRefused`."""

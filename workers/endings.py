@@ -13,7 +13,7 @@ from functools import wraps
 from sqlalchemy import Engine
 
 from pipeline.crash_points import reach
-from pipeline.errors import EngineCrashedOnJob, FairscribeError, PartDown
+from pipeline.errors import FairscribeError, PartDown
 from pipeline.job import Stage, State
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
@@ -88,10 +88,6 @@ class Endings:
 
         return _outlives_anything(end)
 
-    def fail_as_culprit(self, held: Held) -> Ending:
-        """The engine died of it too often."""
-        return self.fail(held, EngineCrashedOnJob())
-
     def give_back(self, held: Held, bucket: int, why: str) -> Ending:
         """It waits again, at the size of what is left and with its first arrival."""
 
@@ -137,6 +133,10 @@ class Endings:
     def leave_to_lease(self, held: Held, down: PartDown) -> Ending:
         """Nothing can be written now: the lease runs out, and somebody else goes on."""
         return _outlives_anything(lambda: self._leave_to_lease(held, down))
+
+    def renew_no_more(self, held: Held) -> None:
+        """Let the lease of a job run out, whatever else can still be said of it; at once."""
+        self._keeper.drop(held.job_id, held.token)
 
     def charge_crash(self, held: Held) -> bool:
         """The engine died while this job was alone in it. True when that was once too often."""

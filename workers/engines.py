@@ -20,6 +20,7 @@ def make_engine(settings: Settings) -> SpeechEngine:
             slots=settings.slots or CPU_SLOTS,
             fixed_s=settings.echo_fixed_s,
             per_second_s=settings.echo_per_second_s,
+            window_limit_s=settings.window_limit_s,
         )
     return VllmEngine(
         find_model(settings.model, settings.home),
@@ -28,4 +29,5 @@ def make_engine(settings: Settings) -> SpeechEngine:
         threads=settings.engine_threads,
         kv_cache_gib=settings.kv_cache_gib,
         gpu_memory_utilization=settings.gpu_memory_utilization,
+        window_limit_s=settings.window_limit_s,
     )

@@ -8,17 +8,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pipeline.errors import (
     EngineDead,
+    EngineFull,
+    EngineHung,
     FairscribeError,
     JobFailed,
+    JobStuck,
     LeaseLost,
     PartDown,
     RecordingRefused,
     UnexpectedError,
+    WindowLate,
     WindowRefused,
 )
 from pipeline.job import Ticket
@@ -28,6 +33,12 @@ from workers.flower_events import JobRequest
 from workers.held import Held, Work
 from workers.speedometer import Speedometer
 from workers.suspects import Suspects
+
+DONE_KEPT = 64
+"""Units that ended of which is remembered whose they were and when."""
+
+OPEN_PATIENCE_S = 5.0
+"""A job that opens no faster than this does not keep others from being claimed."""
 
 RETRY_S = 0.5
 """Pause after an outage of Postgres, Redis or storage."""
@@ -51,20 +62,25 @@ class Hands:
         self.held: dict[str, Held] = {}
         self.suspects = Suspects()
         self.speedometer = Speedometer(work.slots)
-        self.engine_dead = False
+        self.death: EngineDead | None = None
+        """What the engine died of; None while it lives."""
         self.leaving = False
         """The worker stops: an outage is not waited out any more."""
         self.in_flight = 0
         """Units running now. Read from other threads."""
         self.moved_s = time.monotonic()
         """When a unit last ended, or the first of several began. Read from other threads."""
+        self._done: deque[tuple[str, float]] = deque(maxlen=DONE_KEPT)
 
     # -- in ---------------------------------------------------------------------------------
 
     async def take(self, granted: tuple[tuple[Ticket, str], ...]) -> None:
-        """Hold these jobs: first all leases, then what each needs, side by side."""
+        """Hold these jobs: first all leases, then what each needs, side by side. One that takes
+        long to open is not waited for.
+        """
         fresh = [await self._begin(ticket, token) for ticket, token in granted]
-        await asyncio.gather(*(self._open(held) for held in fresh))
+        opening = [self.spawn(self._open(held)) for held in fresh]
+        await asyncio.wait(opening, timeout=OPEN_PATIENCE_S)
 
     async def _begin(self, ticket: Ticket, token: str) -> Held:
         if old := self.held.get(ticket.job_id):
@@ -86,6 +102,7 @@ class Hands:
             log().exception("open_error", job_id=held.job_id)
             await self._end(held, self._endings.fail(held, UnexpectedError()))
         else:
+            held.moved_s = time.monotonic()
             self._go_on(held)
 
     # -- work -------------------------------------------------------------------------------
@@ -95,6 +112,8 @@ class Hands:
         self._note_passed_over(held)
         if not self.in_flight:
             self.moved_s = time.monotonic()
+        if not held.running:
+            held.moved_s = time.monotonic()
         self.in_flight += 1
         since_s = self.speedometer.start()
         task = held.running[unit] = self.spawn(self._run_unit(held, unit, since_s))
@@ -114,10 +133,11 @@ class Hands:
             await self._work.run(held.opened, unit)
         except LeaseLost:
             self.spawn(self._lost(held))
-        except EngineDead:
-            held.waiting.appendleft(unit)
-            self.suspects.add(held.job_id, unit)
-            self.engine_dead = True
+        except EngineDead as dead:
+            self.engine_died(dead)
+            self._again(held, unit)
+        except WindowLate as late:
+            self._late(held, unit, late)
         except PartDown as down:
             log().warning("unit_waits", job_id=held.job_id, why=down.message)
             held.waiting.appendleft(unit)
@@ -130,7 +150,8 @@ class Hands:
             self.spawn(self._fail(held, UnexpectedError()))
         else:
             self.suspects.clear_unit(held.job_id, unit)
-            self.moved_s = time.monotonic()
+            self.moved_s = held.moved_s = time.monotonic()
+            self._done.append((held.job_id, self.moved_s))
             work = self._work.unit_work(held.opened, unit)
             self.speedometer.note(work, self.moved_s - since_s)
 
@@ -151,6 +172,33 @@ class Hands:
         if not held.waiting:
             self.spawn(self._finish(held))
 
+    def engine_died(self, death: EngineDead) -> None:
+        """The engine can answer nothing any more; the first to tell says why."""
+        self.death = self.death or death
+
+    def _again(self, held: Held, unit: int) -> None:
+        """A unit that was in an engine which died waits again. With more than one slot nobody is
+        suspected of having filled the memory: they all did.
+        """
+        held.waiting.appendleft(unit)
+        if not (isinstance(self.death, EngineFull) and self._work.slots > 1):
+            self.suspects.add(held.job_id, unit)
+
+    def _late(self, held: Held, unit: int, late: WindowLate) -> None:
+        """A unit was given up. Beside others of unknown guilt it is tried again alone; alone, the
+        engine is taken for dead.
+        """
+        others = any(other.running for other in self.held.values() if other is not held)
+        alone = not others and (self.in_flight == 1 or held.job_id in self.suspects)
+        log().error("window_late", job_id=held.job_id, unit=unit, alone=alone, why=late.message)
+        self.moved_s = time.monotonic()  # what is beside it has a time of its own
+        if alone:
+            self.engine_died(EngineHung())
+            self._again(held, unit)
+        else:
+            held.waiting.appendleft(unit)
+            self.suspects.add_late(held.job_id, unit)
+
     async def empty_engine(self, patience_s: float) -> None:
         """After `patience_s` no unit runs: those that did not notice the death are suspects too."""
         running = [(h, u, t) for h in self.held.values() for u, t in h.running.items()]
@@ -160,8 +208,7 @@ class Hands:
         for held, unit, task in running:
             if task in stuck:
                 task.cancel()
-                held.waiting.appendleft(unit)
-                self.suspects.add(held.job_id, unit)
+                self._again(held, unit)
         if stuck:
             await asyncio.wait(stuck)
 
@@ -176,7 +223,7 @@ class Hands:
         """Commit. An outage is waited out: the lease is renewed meanwhile."""
         if held.ended:
             return
-        held.ended = True
+        held.ended, held.moved_s = True, time.monotonic()
         self._work.let_go(held.opened)
         while True:
             try:
@@ -184,6 +231,7 @@ class Hands:
                 ending = self._endings.succeed(held, result)
             except PartDown as down:
                 log().warning("finish_waits", job_id=held.job_id, why=down.message)
+                held.moved_s = time.monotonic()  # what answers that it cannot does not hang
                 if not self.leaving:
                     await asyncio.sleep(RETRY_S)
                     continue
@@ -221,16 +269,42 @@ class Hands:
 
     async def give_back(self, held: Held, why: str) -> None:
         """It waits again, with what is left of it."""
-        held.ended = True
+        held.ended, held.moved_s = True, time.monotonic()
         if held.opened is not None:
             await self._work.settle(held.opened)
         bucket = self._work.bucket_left(held.opened) if held.opened else held.ticket.bucket
         await self._end(held, self._endings.give_back(held, bucket, why))
 
-    async def charge(self, held: Held) -> None:
-        """The engine died while this job was alone in it: once too often and it fails."""
+    async def charge(self, held: Held, why: JobFailed) -> None:
+        """It was this job's fault, for nothing else was there: once too often and it fails."""
         if await asyncio.to_thread(self._endings.charge_crash, held):
-            await self._end(held, self._endings.fail_as_culprit(held))
+            await self._end(held, self._endings.fail(held, why))
+
+    def let_go_of_stuck(self) -> None:
+        """Keep no job for ever: one none of whose steps ends is left to its lease.
+
+        While windows of others ended it is charged, for then neither the engine nor storage nor
+        Postgres was the reason; while nothing ended at all, nobody is.
+        """
+        now_s = time.monotonic()
+        for held in list(self.held.values()):
+            busy = held.opened is None or held.running or held.ended or held.not_before_s > now_s
+            if busy and now_s - held.moved_s > self._work.stuck_s:
+                others = any(
+                    job_id != held.job_id and at_s > now_s - self._work.stuck_s / 2
+                    for job_id, at_s in self._done
+                )
+                log().error("job_stuck", job_id=held.job_id, others_went_on=others)
+                self.spawn(self._leave_stuck(held, charged=others))
+
+    async def _leave_stuck(self, held: Held, *, charged: bool) -> None:
+        held.ended, held.moved_s = True, time.monotonic()
+        self._endings.renew_no_more(held)  # all threads may hang, and what follows needs one
+        if charged and await asyncio.to_thread(self._endings.charge_crash, held):
+            await self._end(held, self._endings.fail(held, JobStuck()))
+        else:
+            stuck = PartDown("it did not move any more")
+            await self._end(held, self._endings.leave_to_lease(held, stuck))
 
     async def give_all_back(self, patience_s: float) -> None:
         """The worker stops: nothing is held afterwards, or only by its lease."""

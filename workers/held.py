@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pipeline.errors import EngineDead
 from pipeline.job import Stage, Ticket
 from pipeline.queue.redis_queue import Floor
 from pipeline.scheduling.policies import Waiting
@@ -20,21 +22,28 @@ class Work(Protocol):
     A job is a number of units that may run side by side; what a unit is (a window, a whole file)
     is the stage's affair. `open`, `finish` and `floor` are called in a thread, coroutines on the
     loop. What touches the job raises `RecordingRefused` or `JobFailed` (it ends), `LeaseLost`
-    (write nothing), `PartDown` (again later); `run` also `EngineDead` (again, after `recover`) and
-    `WindowRefused` (it ends). Anything else is a fault of ours and ends the job as unexpected.
+    (write nothing), `PartDown` (again later); `run` also `EngineDead` (again, after `recover`),
+    `WindowLate` (again, alone) and `WindowRefused` (it ends). Anything else is a fault of ours and
+    ends the job as unexpected.
     """
 
     stage: Stage
     task_name: str
     """The Celery task it appears as in Flower."""
     slots: int
-    """Units worth having in flight."""
+    """Units worth having in flight; fewer after a `recover` for want of memory."""
+    slots_wanted: int
+    """As many as were asked for."""
     ahead: int
     """Units worth having ready beside them, so that no slot waits for one."""
     on_lost: Callable[[str], None]
     """Set by the puller: takes the id of a job whose fence refused a write, on the loop."""
     stall_s: float
     """With units in flight and none ending for this long, the work is taken for dead."""
+    stuck_s: float
+    """A job none of whose steps ends for this long is not kept any longer."""
+    check_s: float
+    """Without a job in hand `check` is asked this often; 0: never."""
 
     @property
     def model(self) -> str | None:
@@ -45,8 +54,12 @@ class Work(Protocol):
         """Get ready; may take minutes. Raises when it cannot."""
         ...
 
-    async def recover(self) -> None:
-        """After `EngineDead`: get ready again."""
+    async def recover(self, death: EngineDead) -> None:
+        """After `death`: get ready again. Raises when it cannot."""
+        ...
+
+    async def check(self) -> None:
+        """See whether the work is done right, on something known. Raises `EngineDead`."""
         ...
 
     async def stop(self) -> None:
@@ -123,6 +136,8 @@ class Held:
     monotonic."""
     not_before_s: float = 0.0
     """After an outage: when to try again, monotonic."""
+    moved_s: float = field(default_factory=time.monotonic)
+    """When a step of it last ended, or the first of several units began; monotonic."""
     ended: bool = False
     """Its end has begun; nothing of it is started any more."""
 

@@ -7,7 +7,11 @@ slots are in hand and made ready, so that a free slot waits for nothing. A job i
 passed over for a while is given back with its remaining work, so that an idle worker can take it.
 
 When the engine dies, the jobs that had a unit in it are suspects: their units run again one job at
-a time, so that the next death names its cause. Only a job that was alone is charged for it.
+a time, so that the next death names its cause. Only a job that was alone is charged for it. A unit
+that gets no answer while others do is given up and runs again alone, in the same way.
+
+An engine that lives may still hear nothing. With no job in hand it is asked now and then for words
+that are known, and started again when they are wrong.
 
 Nothing here waits for Redis, Postgres or storage with a slot free and work in hand: an outage of
 one of them stops what needs it, and nothing else.
@@ -22,12 +26,14 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from pipeline.errors import PartDown
+from pipeline.errors import EngineDead, EngineHung, PartDown
 from pipeline.logs import log
 from pipeline.queue.redis_queue import Floor, Promotion, RedisQueue
+from workers.blame import blamed
 from workers.claims import Claims
 from workers.hands import RETRY_S, Hands
 from workers.held import Held, Work
+from workers.pulse import Pulse
 from workers.turns import Turns, last_served
 
 STARVED_S = 2.0
@@ -71,6 +77,9 @@ class PullLoop:
         self._turns = Turns(work, queue)
         self._took = False
         self._idle_s = tick_s
+        self._checked_s = time.monotonic()
+        self._checking: asyncio.Task[None] | None = None
+        self.pulse = Pulse()
 
     # -- asked from outside -----------------------------------------------------------------
 
@@ -86,15 +95,24 @@ class PullLoop:
 
     def moving(self) -> bool:
         """Whether work makes progress: leases are renewed only while it does. Any thread."""
+        return self.pulse.moving() and not self._stalled()
+
+    def _stalled(self) -> bool:
         still_s = time.monotonic() - self._hands.moved_s
-        return not self._hands.in_flight or still_s < self._work.stall_s
+        return bool(self._hands.in_flight) and still_s >= self._work.stall_s
+
+    def well(self) -> bool:
+        """Whether it works, or would if there were work: not without an engine. Any thread."""
+        return self.moving() and not self.pulse.recovering and self._hands.death is None
 
     # -- the loop ---------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve until drained. Raises when the engine cannot be started."""
+        beating = asyncio.create_task(self.pulse.beat())
         try:
             await self._or_drained(self._work.start())
+            self._engine_is_new()
             if not self._draining:
                 self._on_ready()
             while not self._draining or (self._hands.in_flight and not self._hurried):
@@ -105,15 +123,18 @@ class PullLoop:
                 await asyncio.wait({self._claiming}, timeout=LEAVE_S)
             await self._hands.give_all_back(LEAVE_S)
             await self._work.stop()
+            beating.cancel()
 
     async def _turn(self) -> None:
-        if not self.moving():
+        if self._stalled():
             log().error("engine_stalled", stage=self._work.stage.name, stall_s=self._work.stall_s)
-            self._hands.engine_dead = True
+            self._hands.engine_died(EngineHung())
         if self._draining:
             return
-        if self._hands.engine_dead:
-            await self._recover()
+        if self._hands.death is not None:
+            await self._recover(self._hands.death)
+        self._hands.let_go_of_stuck()
+        self._check_engine()
         if self._hands.suspects:
             self._start_units(self._work.slots)
             return
@@ -163,7 +184,7 @@ class PullLoop:
                 place = last.place(self._work)
                 floor, windows, sure = Floor(place.bucket, place.arrival_ms), free, units
             taking = self._take(windows, floor, self._turns.promotion(able))
-            self._claiming = self._hands.spawn(taking)
+            self._begin_claim(taking)
             if not await self._claimed():
                 return self._work.slots
             if self._took and floor is not None:
@@ -188,7 +209,11 @@ class PullLoop:
         short = self._work.ahead - len(ahead)
         full = self._free_slots() <= 0  # else the next turn claims, and waits for it
         if short > 0 and full and not self._claim_under_way() and self._may_claim():
-            self._claiming = self._hands.spawn(self._take(short, None, None))
+            self._begin_claim(self._take(short, None, None))
+
+    def _begin_claim(self, taking: Coroutine[Any, Any, None]) -> None:
+        self._claiming = self._hands.spawn(taking)
+        self.pulse.note_claim(self._claiming)
 
     def _claim_under_way(self) -> bool:
         if self._claiming is not None and self._claiming.done():
@@ -261,13 +286,39 @@ class PullLoop:
 
     # -- the engine's death -----------------------------------------------------------------
 
-    async def _recover(self) -> None:
+    async def _recover(self, death: EngineDead) -> None:
         """All units in flight are lost with the engine: start it again, look for the culprit."""
+        self.pulse.note_recovery(True)
         await self._hands.empty_engine(DEATH_NOTICE_S)
-        self._hands.engine_dead = False
-        culprit = self._hands.held.get(self._hands.suspects.take_culprit() or "")
+        self._hands.death = None
+        culprit = self._hands.held.get(self._hands.suspects.take_culprit(death) or "")
         if culprit is not None:
-            await self._hands.charge(culprit)
-        suspects = len(self._hands.suspects)
-        log().error("engine_died", stage=self._work.stage.name, suspects=suspects)
-        await self._or_drained(self._work.recover())
+            await self._hands.charge(culprit, blamed(death))
+        suspects, why = len(self._hands.suspects), death.message
+        log().error("engine_died", stage=self._work.stage.name, suspects=suspects, why=why)
+        await self._or_drained(self._work.recover(death))
+        self._engine_is_new()
+
+    def _engine_is_new(self) -> None:
+        """It was just started, and heard what it was asked; it may have fewer slots than before."""
+        self._hands.speedometer.slots = self._work.slots
+        self._hands.moved_s = self._checked_s = time.monotonic()
+        self.pulse.note_recovery(False)
+
+    # -- does it hear? ----------------------------------------------------------------------
+
+    def _check_engine(self) -> None:
+        """With nothing in hand, ask it now and then for words that are known."""
+        if self._hands.held or self._checking is not None:
+            self._checked_s = time.monotonic()
+        elif 0 < self._work.check_s < time.monotonic() - self._checked_s:
+            self._checking = self._hands.spawn(self._check())
+
+    async def _check(self) -> None:
+        try:
+            await self._work.check()
+        except EngineDead as deaf:
+            self._hands.engine_died(deaf)
+        finally:
+            self._checking, self._checked_s = None, time.monotonic()
+            self._wake.set()

@@ -19,7 +19,7 @@ from pipeline.logs import configure, log
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings
 from workers.held import Work
-from workers.puller import Puller
+from workers.puller import EXIT_PULLER_DIED, Puller
 
 HEARTBEAT_S = 2.0
 """While draining, heartbeats are ours to send: Celery's own loop no longer turns."""
@@ -29,9 +29,6 @@ LEAVE_S = 5.0
 
 EXIT_LEFT_BEHIND = 71
 """Exit code of a worker that had to leave something running behind."""
-
-EXIT_PULLER_DIED = 70
-"""Exit code of a worker whose puller ended by an error."""
 
 
 class PullStep(bootsteps.StartStopStep):

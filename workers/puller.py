@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,9 @@ from workers.lease_keeper import LeaseKeeper
 from workers.pull_loop import PullLoop
 from workers.ready import say_ready, still_ready
 from workers.speed_report import SpeedReport
+
+EXIT_PULLER_DIED = 70
+"""Exit code of a worker whose puller ended by an error, or hung."""
 
 
 class Puller:
@@ -109,7 +113,8 @@ class Puller:
             on_ready=say_ready,
         )
         keeper.start()
-        report = SpeedReport(self._queue.board, self._hostname, hands.speedometer)
+        wanted = self._work.slots_wanted
+        report = SpeedReport(self._queue.board, self._hostname, hands.speedometer, wanted)
         try:
             async with report.running():
                 await self._pulling.run()
@@ -136,9 +141,21 @@ class Puller:
             self._lose(job_id)
 
     def _show_progress(self) -> None:
-        """Renew the sign of life, on the loop itself: one that hangs or stalls shows none."""
-        if self._pulling is not None and self._pulling.moving():
+        """Renew the sign of life, on the loop itself: one that hangs, stalls or has no engine shows
+        none.
+        """
+        self._end_if_hung()
+        if self._pulling is not None and self._pulling.well():
             self._on_loop(still_ready)
+
+    def _end_if_hung(self) -> None:
+        """A hung thread cannot be ended, and would keep the process from ending in order. The
+        engine dies with the process, and the jobs in hand are left to their leases.
+        """
+        why = self._pulling.pulse.hangs() if self._pulling is not None else None
+        if why is not None and not self.ended.is_set():
+            log().error("worker_hangs", queue=self._queue.name, why=why)
+            os._exit(EXIT_PULLER_DIED)
 
     def _lose(self, job_id: str) -> None:
         if self._hands is not None:

@@ -16,8 +16,11 @@ EVERY_S = 1.0
 class SpeedReport:
     """Reports under the worker's name while it runs."""
 
-    def __init__(self, board: Board, worker: str, speedometer: Speedometer) -> None:
+    def __init__(
+        self, board: Board, worker: str, speedometer: Speedometer, slots_wanted: int
+    ) -> None:
         self._board, self._worker, self._speedometer = board, worker, speedometer
+        self._slots_wanted = slots_wanted
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -39,4 +42,4 @@ class SpeedReport:
 
     def _report(self) -> None:
         meter = self._speedometer
-        self._board.report_speed(self._worker, meter.speed(), meter.slots)
+        self._board.report_speed(self._worker, meter.speed(), meter.slots, self._slots_wanted)

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.errors import EngineDead
 from pipeline.intake.prober import Prober
 from pipeline.intake.reading import Reading
 from pipeline.job import SURVEY, TRANSCRIBE, Ticket
@@ -53,11 +54,13 @@ class SurveyWork:
     stage = SURVEY
     task_name = "survey"
     model: str | None = None
-    stall_s = math.inf  # a file takes as long as it takes; the sandbox has clocks of its own
+    stall_s = stuck_s = math.inf  # a file takes as long as it takes; the sandbox has its clocks
+    check_s = 0.0
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._settings = parts, parts.settings
-        self.slots, self.ahead = parts.settings.survey_slots, 0
+        self.slots = self.slots_wanted = parts.settings.survey_slots
+        self.ahead = 0
         self.on_lost: Callable[[str], None] = lambda job_id: None
         # of its own, so that long files leave the loop's threads to claims and endings
         self._threads = ThreadPoolExecutor(self.slots, thread_name_prefix="survey")
@@ -67,8 +70,11 @@ class SurveyWork:
     async def start(self) -> None:
         """The sandbox starts with its first file."""
 
-    async def recover(self) -> None:
+    async def recover(self, death: EngineDead) -> None:
         """A dead sandbox is started again by its next use."""
+
+    async def check(self) -> None:
+        """The sandbox is new for every file."""
 
     async def stop(self) -> None:
         """End the sandbox, and with it whatever it still reads."""

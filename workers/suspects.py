@@ -1,18 +1,27 @@
-"""Which job killed the engine: units that were in it run again, one job at a time."""
+"""Which job killed the engine: units that were in it run again, one job at a time.
+
+So does a unit the engine never answered while it answered others: alone, it shows whose fault that
+was.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipeline.errors import EngineDead, EnginePoisoned
 from workers.held import Held
 
 
 class Suspects:
-    """Jobs that had units in an engine when it died, and those units."""
+    """Jobs that had units in an engine when it died, or that it did not answer, and those units."""
 
     def __init__(self) -> None:
         self._units: dict[str, set[int]] = {}
         self._in_last_death: set[str] = set()
+        self._before: set[str] = set()
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._units
 
     def __len__(self) -> int:
         return len(self._units)
@@ -22,10 +31,21 @@ class Suspects:
         self._units.setdefault(job_id, set()).add(unit)
         self._in_last_death.add(job_id)
 
-    def take_culprit(self) -> str | None:
-        """The one job that was in the engine that just died; None when there were several."""
+    def add_late(self, job_id: str, unit: int) -> None:
+        """A unit the engine did not answer, though it lives."""
+        self._units.setdefault(job_id, set()).add(unit)
+
+    def take_culprit(self, death: EngineDead) -> str | None:
+        """The one job that was in the engine that just died; None when there were several.
+
+        Poison outlives the request that brought it: what another job left behind may be found by
+        one that is alone. So of poison only a job is guilty that had a new engine to itself.
+        """
         together, self._in_last_death = self._in_last_death, set()
-        return together.pop() if len(together) == 1 else None
+        before, self._before = self._before, set(self._units)
+        if len(together) != 1 or (isinstance(death, EnginePoisoned) and not together <= before):
+            return None
+        return together.pop()
 
     def next(self, held: Mapping[str, Held], alone: str | None, now_s: float) -> Held | None:
         """The suspect whose units may run now: the one that already runs, else the first.
@@ -60,3 +80,4 @@ class Suspects:
     def drop(self, job_id: str) -> None:
         """The job is gone from this worker."""
         self._units.pop(job_id, None)
+        self._before.discard(job_id)

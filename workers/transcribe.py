@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any
 
 from pipeline.engine import SpeechEngine
+from pipeline.errors import EngineDead, EngineFull
 from pipeline.job import TRANSCRIBE, Ticket
 from pipeline.logs import log
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import Floor
 from pipeline.scheduling.work import predicted_work_s
 from pipeline.steps.deliver import deliver
-from pipeline.steps.hear import hear_out
+from pipeline.steps.hear import TRIES, hear_out
 from pipeline.steps.transcribe import (
     OpenJob,
     detect_language,
@@ -32,6 +33,7 @@ from pipeline.transcript.channel_languages import windows_to_ask
 from workers.app import app
 from workers.engines import make_engine
 from workers.held import Work
+from workers.known_second import hear_known
 from workers.occupied import Occupied
 from workers.pull_step import PullStep
 from workers.saver import Saver
@@ -39,6 +41,13 @@ from workers.saver import Saver
 AHEAD_SHARE = 0.5
 """Windows made ready beside those in flight, as a share of the slots: as many as come free at
 once when windows of one length that began together end together."""
+
+DEAF_LIMIT = 3
+"""Known seconds heard wrong in a row that end the worker; before, the engine is started anew."""
+
+STEPS_OF_A_WINDOW = 2 * (TRIES + 1) + 1
+"""What a window waits for at most, one after the other: it and what it left out are made ready and
+asked for `TRIES` times each, and the first is read from storage."""
 
 FIRST_LANGUAGE = -1
 """The unit that hears the language of channel 0 out, -2 that of channel 1 and so on; the windows
@@ -55,9 +64,12 @@ class TranscribeWork:
 
     def __init__(self, parts: Parts, engine: SpeechEngine) -> None:
         self._parts, self._engine = parts, engine
-        self.slots = engine.slots
-        self.ahead = math.ceil(engine.slots * AHEAD_SHARE)
+        self.slots_wanted = engine.slots
+        self._count_slots()
         self.stall_s = parts.settings.engine_stall_s
+        self.stuck_s = parts.settings.window_limit_s * STEPS_OF_A_WINDOW
+        self.check_s = parts.settings.health_check_s
+        self._deaf = 0
         self.model: str | None = engine.provenance()["model"]
         self.on_lost: Callable[[str], None] = lambda job_id: None
         self.occupied = Occupied()
@@ -65,15 +77,60 @@ class TranscribeWork:
         self._ready: dict[tuple[OpenJob, int], asyncio.Task[Any]] = {}
         self._turns = itertools.count()
 
-    async def start(self) -> None:
-        """Load the weights."""
-        await self._engine.start()
+    def _count_slots(self) -> None:
+        self.slots = self._engine.slots
+        self.ahead = math.ceil(self.slots * AHEAD_SHARE)
 
-    async def recover(self) -> None:
-        """A dead engine is started anew in this same process, one that hangs is ended first."""
+    async def start(self) -> None:
+        """Load the weights, and hear the known second right. Raises `EngineDead` when memory is too
+        small for one slot, or when what is heard is wrong `DEAF_LIMIT` times in a row.
+        """
+        while True:
+            try:
+                await self._engine.start()
+            except EngineFull as full:
+                self._have_fewer_slots(full)
+                continue
+            self._count_slots()
+            try:
+                if self.check_s:
+                    await self.check()
+                return
+            except EngineFull as full:
+                self._have_fewer_slots(full)
+            except EngineDead:
+                if self._deaf >= DEAF_LIMIT:
+                    raise
+            await self._engine.stop()
+
+    async def recover(self, death: EngineDead) -> None:
+        """A dead engine is started anew in this same process, one that hangs is ended first. One
+        whose memory was full gets half the slots, and keeps them: see docs/decisions.md.
+        """
+        if self._deaf >= DEAF_LIMIT:
+            raise death
         if self._engine.alive():
             await self._engine.stop()
-        await self._engine.start()
+        if isinstance(death, EngineFull) and self.slots > 1:
+            self._have_fewer_slots(death)
+        await self.start()
+
+    def _have_fewer_slots(self, full: EngineFull) -> None:
+        """Raises `full` when there is one only."""
+        if not self._engine.fewer_slots():
+            raise full
+        self._count_slots()
+        log().error("fewer_slots", slots=self.slots, wanted=self.slots_wanted, why=full.message)
+
+    async def check(self) -> None:
+        """Hear the known second. Raises `EngineDead`."""
+        try:
+            await hear_known(self._engine)
+        except EngineDead as dead:
+            self._deaf += 1
+            log().error("known_second_not_heard", times=self._deaf, why=dead.message)
+            raise
+        self._deaf = 0
 
     async def stop(self) -> None:
         """Free the device."""
@@ -192,7 +249,11 @@ class TranscribeWork:
         """
         at_s, busy_s = self.occupied.last_taken
         began = {"at_s": round(at_s, 4), "slot_busy_s": round(busy_s, 4)}
-        return {"slot_busy_s": round(self.occupied.total_s(), 4), "last_window": began}
+        return {
+            "slots_wanted": self.slots_wanted,
+            "slot_busy_s": round(self.occupied.total_s(), 4),
+            "last_window": began,
+        }
 
 
 class TranscribeStep(PullStep):

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from pipeline.engine import FirstToken, Heard, Prepared
-from pipeline.errors import EngineDead
+from pipeline.errors import EngineDead, EngineFull, EnginePoisoned
 from pipeline.recording import SAMPLE_RATE_HZ
 from workers import fork_server
 from workers.in_flight import InFlight, window_length_s
+from workers.last_words import LastWords, is_full
 from workers.utterances import read_utterances
 from workers.vllm_answer import is_poisoned, likely_after, read_first_token, token_logprobs
 from workers.vllm_environment import (
@@ -62,7 +63,8 @@ class VllmEngine:
     `model` is a folder or a Hugging Face id. `slots` 0 takes the device's knee. `dtype` "auto" is
     bfloat16 on CPUs that have it, else float32; on a GPU vLLM's own choice. `threads` 0 takes all
     cores. `kv_cache_gib` (CPU) and `gpu_memory_utilization` (GPU, share of its memory) bound the
-    attention cache. Start, stop and all windows belong to one running event loop.
+    attention cache. `window_limit_s` is how long an answer is waited for. Start, stop and all
+    windows belong to one running event loop.
     """
 
     name = "vllm"
@@ -76,6 +78,7 @@ class VllmEngine:
         threads: int = 0,
         kv_cache_gib: float = 1.0,
         gpu_memory_utilization: float = 0.9,
+        window_limit_s: float = math.inf,
     ) -> None:
         self._on_gpu = on_gpu()
         self.slots = slots or (GPU_SLOTS if self._on_gpu else CPU_SLOTS)
@@ -84,6 +87,8 @@ class VllmEngine:
         self._threads = threads
         self._kv_cache_gib = kv_cache_gib
         self._gpu_memory_utilization = gpu_memory_utilization
+        self._window_limit_s = window_limit_s
+        self._last_words = LastWords()
         self._keeper: ThreadPoolExecutor | None = None
         self._building: asyncio.Future[AsyncLLM] | None = None
         self._engine: AsyncLLM | None = None
@@ -115,14 +120,17 @@ class VllmEngine:
             config = engine.model_config
             generation = config.try_get_generation_config()
             self._tokens = WhisperTokens.from_configs(config.hf_config, generation)
-            self._windows = InFlight()
+            self._windows = InFlight(self._window_limit_s)
             await self._warm_up()
         except Exception as error:
+            words = self._last_words.take() or str(error)
             await self.stop()
-            raise EngineDead(f"The speech engine could not be started: {error}") from error
+            kind = EngineFull if is_full(words) else EngineDead
+            raise kind(f"The speech engine could not be started: {words}") from error
 
     def _import(self) -> None:
         """Set vLLM's environment and import it; runs on the keeper's thread."""
+        self._last_words.ask()
         prepare_environment(model=self._model, threads=self._threads)
         if not self._on_gpu:
             fork_server.start()
@@ -161,7 +169,7 @@ class VllmEngine:
             raise EngineDead("The engine was not started.")
         words = text_tokens(self._tokenizer(), vocabulary)
         prompt = self._tokens.prompt(language, task, words)
-        features = await self._render(pcm, prompt)
+        features = await self._windows.run(self._render(pcm, prompt))
         return Prepared(pcm, length_s, language, task, vocabulary, features)
 
     async def transcribe(self, window: Prepared, *, temperature: float = 0.0) -> Heard:
@@ -204,7 +212,7 @@ class VllmEngine:
             raise EngineDead("The engine was not started.")
         if not self._tokens.languages:
             return FirstToken("en", 1.0, None)
-        request = await self._render(pcm, [self._tokens.start])
+        request = await self._windows.run(self._render(pcm, [self._tokens.start]))
         with self._windows.shares.one_more():  # charged for itself, not to the windows beside it
             output = await self._windows.run(self._ask(request, detection_params(self._tokens)))
         first = read_first_token(output.outputs[0], self._tokens)
@@ -237,7 +245,9 @@ class VllmEngine:
         try:
             return await answered(self._engine, request, sampling, f"w{next(self._numbers)}")
         except EngineGone as error:
-            self._windows.die("The speech engine died under a window.")
+            words = self._last_words.take()
+            kind = EngineFull if is_full(words) else EngineDead
+            self._windows.die(f"The speech engine died under a window: {words or 'killed'}", kind)
             raise EngineDead from error
 
     def _decode_text(self, ids: list[int]) -> str:
@@ -248,8 +258,13 @@ class VllmEngine:
 
     def _die_of_poison(self) -> NoReturn:
         assert self._windows is not None
-        self._windows.die(POISONED)
-        raise EngineDead(POISONED)
+        self._windows.die(POISONED, EnginePoisoned)
+        raise EnginePoisoned(POISONED)
+
+    def fewer_slots(self) -> bool:
+        """See `SpeechEngine`. Fewer windows are encoded at once then, and less is kept of each."""
+        before, self.slots = self.slots, max(1, self.slots // 2)
+        return self.slots < before
 
     def alive(self) -> bool:
         """See `SpeechEngine`."""
@@ -272,6 +287,7 @@ class VllmEngine:
     async def stop(self) -> None:
         """See `SpeechEngine`. Windows in flight end with `EngineDead`; takes about 2 s."""
         await self._put_away()
+        self._last_words.take()
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             await asyncio.get_running_loop().run_in_executor(keeper, fork_server.stop)

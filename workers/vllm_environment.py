@@ -18,8 +18,8 @@ GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 """CPU flags that make bfloat16 faster than float32; without them it is emulated, and slower."""
 
-TOKENS_A_STEP = 8 * 1536
-"""Eight windows (1500 encoder tokens each) are encoded at once; vLLM's default encodes one."""
+TOKENS_A_WINDOW, WINDOWS_A_STEP = 1536, 8
+"""So many windows (1500 encoder tokens each) are encoded at once; vLLM's default encodes one."""
 
 GIB = 1 << 30
 
@@ -80,7 +80,7 @@ def engine_args(model: str, dtype: str, slots: int) -> dict[str, Any]:
         "model": model,
         "dtype": dtype,
         "max_num_seqs": slots,
-        "max_num_batched_tokens": TOKENS_A_STEP,
+        "max_num_batched_tokens": min(WINDOWS_A_STEP, slots) * TOKENS_A_WINDOW,
         "limit_mm_per_prompt": {"audio": 1},
         "disable_log_stats": True,
     }

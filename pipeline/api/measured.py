@@ -81,6 +81,7 @@ def _lines(parts: Parts, unprobed: tuple[int, int | None], now_ms: int, decided:
         head = queue.order.head(1, FIRST_COME, now_ms)
         oldest[name] = head[0].arrival_ms if head else None
         decided = str(queue.policy() or decided)
+    workers = [(name, w) for name, queue in parts.queues.items() for w in queue.board.speeds()]
     return {
         "jobs_waiting": {(name,): waits for name, (waits, _) in counts.items()},
         "jobs_working": {(name,): works for name, (_, works) in counts.items() if name != UNPROBED},
@@ -89,6 +90,8 @@ def _lines(parts: Parts, unprobed: tuple[int, int | None], now_ms: int, decided:
             (name,): max(0, now_ms - ms) / 1000 if ms is not None else 0.0
             for name, ms in oldest.items()
         },
+        "worker_slots": {(name, w.worker): w.slots for name, w in workers},
+        "worker_slots_wanted": {(name, w.worker): w.slots_wanted for name, w in workers},
         "policy": {(decided,): 1},
     }
 

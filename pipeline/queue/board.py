@@ -32,6 +32,8 @@ class WorkerSpeed:
     """Work done in a second by all its slots together, in the stage's unit of work; None before
     its first unit has ended."""
     slots: int
+    slots_wanted: int
+    """More than `slots` after its engine ran out of memory."""
     age_s: float
     """Seconds since it said so."""
 
@@ -56,10 +58,14 @@ class Board:
         self._speed, self._speed_known = keys.speed(queue), keys.speed_known(queue)
         self._ratio, self._as_of = keys.ratio(queue), keys.ratio_as_of(queue)
 
-    def report_speed(self, worker: str, speed: float | None, slots: int) -> None:
-        """Say how fast `worker` is; replaces what it said before."""
+    def report_speed(
+        self, worker: str, speed: float | None, slots: int, slots_wanted: int | None = None
+    ) -> None:
+        """Say how fast `worker` is; replaces what it said before. `slots_wanted`: None: as many."""
         with redis_errors():
-            entry = {"speed": speed, "slots": slots, "at_ms": self._now_ms()}
+            wanted = slots if slots_wanted is None else slots_wanted
+            at_ms = self._now_ms()
+            entry = {"speed": speed, "slots": slots, "slots_wanted": wanted, "at_ms": at_ms}
             pipe = self._redis.pipeline(transaction=False)
             pipe.hset(self._speed, worker, json.dumps(entry))
             if speed is not None:
@@ -134,9 +140,10 @@ def _read_speed(worker: str, text: str, now_ms: int) -> WorkerSpeed | None:
         entry = json.loads(text)
         speed = None if entry["speed"] is None else float(entry["speed"])
         slots = int(entry["slots"])
+        wanted = int(entry.get("slots_wanted", slots))
         # one from the future was written before the clock was set back: whoever lives wrote again
         age_s = abs(now_ms - int(entry["at_ms"])) / 1000
         sound = slots >= 1 and (speed is None or 0.0 <= speed < math.inf)
-        return WorkerSpeed(worker, speed, slots, age_s) if sound else None
+        return WorkerSpeed(worker, speed, slots, wanted, age_s) if sound else None
     except (ValueError, KeyError, TypeError, OverflowError):
         return None

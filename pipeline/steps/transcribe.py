@@ -99,7 +99,7 @@ def open_job(store: Engine, ticket: Ticket, default_language: str) -> OpenJob:
             saved = partials.saved_windows(c, ticket)
             partials.count_saved(c, ticket, len(saved))
     if found is None:
-        raise RecordingMissing("The survey of this recording is gone; submit it again.")
+        raise RecordingMissing("The survey of this recording is gone.")
     plan, artefact_key = found
     heard = {index: Heard.from_json(raw) for index, raw in saved.items()}
     return known_languages(OpenJob(ticket, plan, artefact_key, None, heard), default_language)

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from pipeline.engine import Heard, Prepared, SpeechEngine
-from pipeline.errors import EngineDead, WindowRefused
+from pipeline.errors import EngineDead, WindowLate, WindowRefused
 from pipeline.recording import SAMPLE_RATE_HZ
 from pipeline.weights import find_model
 from tests.speech_windows import hear
@@ -43,6 +43,8 @@ class Subject:
     engine: SpeechEngine
     kill: Callable[[], None]
     count_inside: Callable[[], int]
+    hang: Callable[[], None]
+    resume: Callable[[], None]
     others: frozenset[int] = field(default_factory=lambda: frozenset(_children()))
     """Children we had before: servers of other tests."""
     runner: asyncio.Runner = field(default_factory=asyncio.Runner)
@@ -62,7 +64,7 @@ class Subject:
 
 def echo_subject() -> Subject:
     engine = EchoEngine(slots=SLOTS, fixed_s=0.1, per_second_s=0.01)
-    return Subject(engine, engine.kill, lambda: engine._serving)
+    return Subject(engine, engine.kill, lambda: engine._serving, engine.hang, engine.resume)
 
 
 def vllm_subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
@@ -74,14 +76,19 @@ def vllm_subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 
     others = frozenset(_children())
 
-    def kill() -> None:
-        for pid in _children() - others:
-            os.kill(pid, signal.SIGKILL)
+    def signalling(number: signal.Signals) -> Callable[[], None]:
+        def send() -> None:
+            for pid in _children() - others:
+                os.kill(pid, number)
+
+        return send
 
     def count_inside() -> int:
         return engine._engine.get_num_unfinished_requests() if engine._engine else 0
 
-    return Subject(engine, kill, count_inside, others)
+    signals = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+    kill, hang, resume = map(signalling, signals)
+    return Subject(engine, kill, count_inside, hang, resume, others)
 
 
 def _children() -> set[int]:
@@ -265,6 +272,24 @@ def test_a_cancelled_window_frees_its_slot(subject: Subject) -> None:
     assert subject.hear(noise(1)).tokens >= 1
 
 
+def test_a_window_without_an_answer_in_time_is_given_up_and_the_engine_lives(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait_in_vain() -> None:
+        window = await subject.engine.prepare(noise(2), language="en")
+        subject.hang()
+        with pytest.raises(WindowLate):
+            await subject.engine.transcribe(window)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subject.engine._windows, "_limit_s", 0.3)  # type: ignore[attr-defined]
+        subject.run(wait_in_vain())
+    assert subject.engine.alive()  # for all it knows
+    subject.resume()
+    assert subject.hear(noise(1)).tokens >= 1
+    assert subject.count_inside() == 0
+
+
 def test_its_death_ends_all_windows_in_flight_and_it_can_be_started_again(
     subject: Subject,
 ) -> None:
@@ -300,3 +325,11 @@ def test_stop_ends_windows_in_flight_and_leaves_nothing_running(subject: Subject
     assert not subject.engine.alive()
     assert _children() <= subject.others
     subject.run(subject.engine.stop())  # a second time is no fault
+
+
+def test_fewer_slots_are_half_of_them_down_to_one(shared_subject: Subject) -> None:
+    engine, had = shared_subject.engine, shared_subject.engine.slots
+    assert [engine.fewer_slots(), engine.slots] == [True, had // 2]
+    while engine.fewer_slots():
+        pass
+    assert engine.slots == 1

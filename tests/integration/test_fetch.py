@@ -119,7 +119,7 @@ def test_a_server_that_is_busy_is_asked_four_times(
         run(parts, fetcher, job_id)
     failed = view(parts, job_id)
     assert (failed.state, failed.error_code) == (State.FAILED, "fetch_failed")
-    assert failed.error_message == "The URL's server answered 503."
+    assert failed.error_message == "The URL's server answered 503. Retry it later."
     assert asked == [([job_id], 2.0), ([job_id], 8.0), ([job_id], 20.0)]
 
 

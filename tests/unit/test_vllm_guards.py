@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from pipeline.engine import Heard
-from pipeline.errors import EngineDead, LanguageUnknown
+from pipeline.errors import EngineDead, EngineFull, LanguageUnknown, WindowLate
 from pipeline.weights import PACKAGED, find_model
 from tests.speech_windows import hear
 from workers.in_flight import InFlight
 from workers.vllm_engine import VllmEngine
-from workers.vllm_environment import cpu_dtype
+from workers.vllm_environment import cpu_dtype, engine_args
 from workers.whisper_tokens import WhisperTokens
 
 CONFIG = SimpleNamespace(decoder_start_token_id=101, eos_token_id=100)
@@ -254,3 +254,42 @@ def test_death_and_cancellation_reach_work_in_flight() -> None:
         assert len(ended) == 2
 
     asyncio.run(story())
+
+
+def test_a_window_without_an_answer_is_given_up_and_others_are_not() -> None:
+    async def story() -> None:
+        windows, ended = InFlight(limit_s=0.1), []
+
+        async def never() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(1)
+
+        other = asyncio.ensure_future(windows.run(asyncio.sleep(0.05, "heard")))
+        with pytest.raises(WindowLate, match=r"within 0\.1 s"):
+            await windows.run(never())
+        assert ended == [1]  # it has let go of its slot
+        assert await other == "heard"
+        assert not windows.dead
+
+    asyncio.run(story())
+
+
+def test_the_kind_of_a_death_reaches_every_window_the_first_kind_holds() -> None:
+    async def story() -> None:
+        windows = InFlight()
+        inside = [asyncio.ensure_future(windows.run(asyncio.sleep(60))) for _ in range(2)]
+        await asyncio.sleep(0)
+        windows.die("full", EngineFull)
+        windows.die("stopped")
+        for ended in await asyncio.gather(*inside, return_exceptions=True):
+            assert isinstance(ended, EngineFull)
+            assert ended.message == "full"
+
+    asyncio.run(story())
+
+
+def test_with_few_slots_no_more_windows_are_encoded_at_once_than_there_are() -> None:
+    assert engine_args("m", "auto", 32)["max_num_batched_tokens"] == 8 * 1536
+    assert engine_args("m", "auto", 3)["max_num_batched_tokens"] == 3 * 1536

@@ -13,6 +13,7 @@ from pipeline.cli.checks.verdict import Here, Verdict, fine, problem
 from pipeline.cli.service import NotFairscribe, connect
 from pipeline.errors import FairscribeError, PartDown
 from pipeline.queue import keys
+from pipeline.queue.board import Board
 from pipeline.settings import celery_broker_url
 
 KINDS = ("errands", "survey", "transcribe")
@@ -51,10 +52,16 @@ def workers(here: Here) -> Verdict:
     try:
         alive = _alive(here.redis_url)
         waiting = _waiting(here.redis_url)
+        short = _short_of_memory(here.redis_url)
     except (OperationalError, RedisError, OSError, ValueError):
         said = "Workers are asked through Redis, which does not answer."
         return problem("workers", said, "Cure redis first.")
     missing = [kind for kind in KINDS if kind not in alive]
+    if not missing and short:
+        cure = (
+            "Give it more memory, a smaller model, or fewer slots by FAIRSCRIBE_SLOTS; then start"
+        )
+        return problem("workers", f"{'; '.join(short)}.", f"{cure} it again.")
     if not missing:
         return fine("workers", f"Workers answer: {', '.join(sorted(alive))}.")
     waits = [f"{waiting[kind]:,} jobs wait for {kind}" for kind in missing if waiting.get(kind)]
@@ -75,6 +82,19 @@ def _alive(redis_url: str) -> set[str]:
     with client:
         answers = client.control.ping(timeout=PING_S)
     return {name.partition("@")[0] for answer in answers or [] for name in answer}
+
+
+def _short_of_memory(redis_url: str) -> list[str]:
+    """What is to be told of workers whose engines ran out of memory."""
+    client = redis.Redis.from_url(
+        redis_url, socket_timeout=3.0, socket_connect_timeout=3.0, decode_responses=True
+    )
+    workers = Board(client, "transcribe").speeds()
+    return [
+        f"{w.worker} ran out of memory: it hears {w.slots} windows at once and not {w.slots_wanted}"
+        for w in workers
+        if w.slots < w.slots_wanted
+    ]
 
 
 def _waiting(redis_url: str) -> dict[str, int]:
