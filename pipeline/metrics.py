@@ -34,6 +34,12 @@ METRICS = (
     Metric("jobs_working", "jobs", "Jobs in workers' hands", ("stage",)),
     Metric("oldest_wait_seconds", "seconds", "Since when the oldest of those waits", ("stage",)),
     Metric("policy", "1", "The order of work in force", ("policy",)),
+    Metric(
+        "breaker_open",
+        "0 or 1",
+        "Whether this process does without a part that does not answer, and asks it once a second",
+        ("part",),
+    ),
     Metric("work_jobs", "jobs", "Finished jobs the next two are over", ("model",)),
     Metric(
         "work_predicted_ratio",
