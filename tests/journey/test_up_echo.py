@@ -40,7 +40,8 @@ STORM_WITHIN_S = 120.0
 @pytest.fixture(scope="module")
 def up(running: Any) -> Iterator[House]:
     # Four slots and slow windows: enough is in hand whenever something is killed.
-    with running(ENGINE="echo", SLOTS="4", ECHO_FIXED_S="0.5") as house:
+    # Flower may cancel: one test presses its Terminate.
+    with running(ENGINE="echo", SLOTS="4", ECHO_FIXED_S="0.5", FLOWER_CONTROL="true") as house:
         yield house
 
 
