@@ -2,8 +2,8 @@
 
 In: the settings. Out: Flower on FLOWER_HOST and FLOWER_PORT, with a password where one is set.
 Flower shows; it cancels jobs and stops workers only where FLOWER_CONTROL says so, and answers 403
-otherwise. It names workers and jobs, so beyond this machine it is not served without a password. The
-password goes to Flower inside this process, never by a command line. Flower keeps what it saw in
+otherwise. It names workers and jobs, so beyond this machine it is not served without a password,
+which goes to Flower inside this process, never by a command line. Flower keeps what it saw in
 memory only: Postgres remembers the jobs.
 """
 

@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.settings import SECRETS, Settings, setting_rows
+from pipeline.settings import SECRETS, Settings, setting_rows, without_password
 
 PIPE_WIDTH = 200
 """Columns of a table that goes to a file or a pipe, where nobody said how many fit."""
@@ -155,7 +154,7 @@ def shown_settings(settings: Settings) -> list[ShownSetting]:
         # a default that is computed depends on who asks; the description says how
         default = more.removeprefix("default: ") if computed else row.default
         unset = getattr(settings, name) is None
-        secret = "***" if name in SECRETS else _without_password(row.value)
+        secret = "***" if name in SECRETS else without_password(row.value)
         value = "unset" if unset else secret
         shown.append(ShownSetting(row.name, value, default, unit, meaning))
     return shown
@@ -165,14 +164,6 @@ def _split(description: str) -> tuple[str, str, str]:
     """(meaning, unit, what else the brackets say) of "Meaning (unit: u; more)"."""
     parts = re.fullmatch(r"(.*?)\s*\(unit: ([^;)]+)(?:; (.*))?\)", description, re.DOTALL)
     return (parts[1], parts[2], parts[3] or "") if parts else (description, "", "")
-
-
-def _without_password(value: str) -> str:
-    parts = urlsplit(value) if "://" in value else None
-    if parts is None or not parts.password:
-        return value
-    user, _, place = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{place}"))
 
 
 def settings_page(settings: Settings) -> str:
