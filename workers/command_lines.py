@@ -21,6 +21,7 @@ def _api(settings: Settings) -> str:
     # Open streams of events would keep the API from ending for ever.
     return (
         "uvicorn pipeline.api.app:create --factory --timeout-graceful-shutdown 5 "
+        "--no-server-header "
         f"--host {settings.api_host} --port {settings.api_port}"
     )
 

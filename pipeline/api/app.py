@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -21,8 +22,9 @@ from pipeline.api import (
     uploads,
 )
 from pipeline.api.described import SERVERS, TAGS, describe, operation_id
+from pipeline.api.headers import SafeHeaders
 from pipeline.api.problems import answer_with_problems
-from pipeline.logs import configure
+from pipeline.logs import QuietPaths, configure
 from pipeline.parts import open_parts
 from pipeline.settings import read_settings
 
@@ -47,6 +49,7 @@ def create() -> FastAPI:
     for part in (uploads, status, batches, calls, line, order, trial, openai, health, measured):
         app.include_router(part.router)
     answer_with_problems(app)
+    app.add_middleware(SafeHeaders)
     describe(app)
     return app
 
@@ -55,6 +58,8 @@ def create() -> FastAPI:
 async def _with_parts(app: FastAPI) -> AsyncIterator[None]:
     settings = read_settings()
     configure("api", settings.log_level)
+    words = {word for path in app.openapi()["paths"] for word in path.split("/")}
+    logging.getLogger("uvicorn.access").addFilter(QuietPaths(words))
     app.state.parts = open_parts(settings)
     try:
         yield

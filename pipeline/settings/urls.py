@@ -25,7 +25,10 @@ def celery_broker_url(redis_url: str) -> str:
         query.setdefault("ssl_cert_reqs", "required")
         return urlunsplit(parts._replace(query=urlencode(query, safe="/")))
     if parts.scheme == "unix":
-        user, password = parts.username or "", parts.password or quote(query.pop("password", ""), safe="")
+        user, password = (
+            parts.username or "",
+            parts.password or quote(query.pop("password", ""), safe=""),
+        )
         user = user or quote(query.pop("username", ""), safe="")
         who = f"{user}:{password}@" if user or password else ""
         if "db" in query:

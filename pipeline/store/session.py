@@ -58,6 +58,7 @@ def open_store(database_url: str) -> Engine:
         max_overflow=15,
         pool_pre_ping=True,
         connect_args=_OPTIONS,
+        hide_parameters=True,  # an error that is logged must not hold what a caller sent
     )
     event.listen(store, "do_connect", _connect)
     # beside the pool, whose connections may all hang
