@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.settings import SECRETS, Settings, setting_rows, without_password
+from pipeline.settings import BY_FILE, PREFIX, SECRETS, Settings, setting_rows, without_password
 
 PIPE_WIDTH = 200
 """Columns of a table that goes to a file or a pipe, where nobody said how many fit."""
@@ -168,12 +168,15 @@ def _split(description: str) -> tuple[str, str, str]:
 
 def settings_page(settings: Settings) -> str:
     """`docs/settings.md`: every setting with default, unit and meaning, without its value."""
+    files = ", ".join(f"`{PREFIX}{name.upper()}_FILE`" for name in sorted(BY_FILE))
     lines = [
         "# Settings",
         "",
         "Every setting is an environment variable, read once at start. A value that cannot be",
         "used, and a `FAIRSCRIBE_` name nobody knows, is refused with its name, its value and what",
-        "was expected. `fairscribe settings` shows the values in force.",
+        "was expected. `fairscribe settings` shows the values in force, and no secret.",
+        "",
+        f"What is secret may stand in a file that `<NAME>_FILE` names: {files}.",
         "",
         "This page is written by `fairscribe settings --markdown > docs/settings.md`.",
         "",
