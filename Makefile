@@ -8,6 +8,8 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PYTEST ?=
 # make lock UPGRADE=--upgrade takes the newest releases; without it the pins in the locks stay where they still fit.
 UPGRADE ?=
+# Known vulnerabilities, one zip or folder for all packages. Where it cannot be reached `make check` says so and goes on.
+ADVISORIES ?= https://github.com/pypa/advisory-database/archive/refs/heads/main.zip
 UV_VERSION := 0.13.9
 # make chaos CHAOS_SECONDS=600 CHAOS_SEED=2 CHAOS_LEASE=15 CHAOS_WITHOUT=fence: python -m bench.chaos --help says what each does
 CHAOS_SECONDS ?= 60
@@ -60,11 +62,12 @@ up: $(READY) ## Start every part on this machine and leave it running
 test: $(READY) ## Run the tests, seventeen minutes on two cores
 	@$(BIN)/python -m pytest $(PYTEST)
 
-check: $(READY) ## Lint, format, types, floors, and that the docs are true
+check: $(READY) ## Lint, format, types, floors, known vulnerabilities, and that the docs are true
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m bench.audit $(ADVISORIES)
 	@$(BIN)/python -m pytest tests/docs
 
 # pytest exits with 5 when it has nothing to run, which is no failure of what was to be verified.

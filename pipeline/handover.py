@@ -1,7 +1,8 @@
 """Asks for an errand by name: a Celery client that holds no worker code.
 
 A message is a hint. It may be lost (Redis gone, a worker killed between reading and running), so
-whoever sends one relies on the sweeper, never on the message.
+whoever sends one relies on the sweeper, never on the message. So nobody waits for a broker that did
+not answer a moment ago.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+from pipeline.breaker import Breaker
 from pipeline.errors import PartDown
 
 ERRANDS_QUEUE = "errands"
@@ -25,6 +27,8 @@ FETCH = "fairscribe.fetch"
 NOTIFY = "fairscribe.notify"
 """Errand: look at once for what a webhook is to be told. Argument: webhook id."""
 
+_NO_ANSWER = (OperationalError, OSError, TimeoutError)
+
 
 class Handover:
     """Sends errands to the broker at `broker_url` (Celery's spelling)."""
@@ -35,9 +39,10 @@ class Handover:
             task_serializer="json",
             accept_content=["json"],
             task_ignore_result=True,
-            broker_connection_timeout=2.0,
-            broker_transport_options={"socket_timeout": 3.0, "socket_connect_timeout": 2.0},
+            broker_connection_timeout=1.0,
+            broker_transport_options={"socket_timeout": 1.0, "socket_connect_timeout": 1.0},
         )
+        self.breaker = Breaker("The broker", self._ask, after=1)
 
     def probe(self, job_ids: list[str]) -> None:
         """Ask for these jobs to be probed. Raises `PartDown` when the broker does not answer."""
@@ -51,11 +56,18 @@ class Handover:
         """Ask for what these webhooks are to be told to be sent at once. See `probe`."""
         self._send(NOTIFY, webhook_ids)
 
+    def _ask(self) -> None:
+        with self._celery.connection_for_write() as line:
+            line.default_channel.client.ping()
+
     def _send(self, errand: str, ids: list[str], **options: Any) -> None:
         if not ids:
             return
         try:
-            with self._celery.producer_pool.acquire(block=True, timeout=5) as producer:
+            with (
+                self.breaker.asking(*_NO_ANSWER),
+                self._celery.producer_pool.acquire(block=True, timeout=2) as producer,
+            ):
                 for one in ids:
                     self._celery.send_task(
                         errand,
@@ -65,5 +77,5 @@ class Handover:
                         retry=False,
                         **options,
                     )
-        except (OperationalError, OSError, TimeoutError) as down:
+        except _NO_ANSWER as down:
             raise PartDown(f"The broker does not answer: {down}") from down

@@ -41,6 +41,12 @@ METRICS = (
         ("stage", "worker"),
     ),
     Metric("policy", "1", "The order of work in force", ("policy",)),
+    Metric(
+        "breaker_open",
+        "0 or 1",
+        "Whether this process does without a part that does not answer, and asks it once a second",
+        ("part",),
+    ),
     Metric("work_jobs", "jobs", "Finished jobs the next two are over", ("model",)),
     Metric(
         "work_predicted_ratio",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from pipeline.breaker import Breaker
 from pipeline.errors import BadSetting, PartDown
 from pipeline.handover import Handover
 from pipeline.intake.storage import Storage
@@ -16,7 +17,7 @@ from pipeline.queue.redis_queue import RedisQueue, connect
 from pipeline.settings import Settings, celery_broker_url, sqlalchemy_url
 from pipeline.steps.forecast.outlooks import Outlooks
 from pipeline.store.retention import Keep
-from pipeline.store.session import open_store
+from pipeline.store.session import breaker_of, open_store
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Parts:
     """How often callers may ask."""
     outlooks: Outlooks
     """How both lines stand, for forecasts."""
+
+    breakers: tuple[Breaker, ...]
+    """Whether each part that can be away is asked at present."""
 
     @property
     def keep(self) -> Keep:
@@ -64,14 +68,17 @@ def open_parts(settings: Settings) -> Parts:
     store = open_store(sqlalchemy_url(settings.database_url))
     timing = {"lease_s": settings.lease_s, "max_wait_s": settings.max_wait_s}
     queues = {stage.name: RedisQueue(client, stage.name, **timing) for stage in STAGES}
+    storage = Storage(settings.home / "storage")
+    handover = Handover(celery_broker_url(settings.redis_url))
     return Parts(
         settings=settings,
         store=store,
-        storage=Storage(settings.home / "storage"),
+        storage=storage,
         queues=queues,
-        handover=Handover(celery_broker_url(settings.redis_url)),
+        handover=handover,
         rates=Rates(settings.redis_url, tell_of_rates),
         outlooks=Outlooks(store, queues, settings),
+        breakers=(breaker_of(store), client.breaker, handover.breaker, storage.breaker),
     )
 
 

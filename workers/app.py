@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pipeline.handover import ERRANDS_QUEUE
-from pipeline.settings import Settings, celery_broker_url, read_settings
+from pipeline.settings import Settings, broker_tls, celery_broker_url, read_settings
 
 # Redis answers an error while its disk is full, its memory is, or another server has become the
 # master. Celery would end the worker; as an error of the connection it is waited out.
@@ -43,6 +43,8 @@ def make_app(settings: Settings) -> Celery:
     """The app for `settings`; without a Redis URL it can be imported but reaches no broker."""
     broker = celery_broker_url(settings.redis_url) if settings.redis_url else "memory://"
     app = Celery("fairscribe", broker=broker)
+    if settings.redis_url and (tls := broker_tls(settings.redis_url)):
+        app.conf.broker_use_ssl = tls
     app.conf.update(
         accept_content=["json"],
         task_serializer="json",

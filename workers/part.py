@@ -71,7 +71,9 @@ def command(
 
     def launch() -> subprocess.Popen[bytes]:
         ready_file.unlink(missing_ok=True)
-        return spawn(argv, log, env={**os.environ, **(env or {}), **own})
+        # what we say goes before the file somebody named
+        given = {k: v for k, v in os.environ.items() if k.removesuffix("_FILE") not in (env or {})}
+        return spawn(argv, log, env={**given, **(env or {}), **own})
 
     return Part(
         name=name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -36,10 +37,11 @@ from pipeline.api.described import (
     problems,
 )
 from pipeline.api.door import Door, open_door
+from pipeline.api.headers import SafeHeaders
 from pipeline.api.problems import answer_with_problems
 from pipeline.api.waiting import Waiting
 from pipeline.errors import TooManyRequests
-from pipeline.logs import configure
+from pipeline.logs import QuietPaths, configure
 from pipeline.parts import open_parts
 from pipeline.settings import read_settings
 
@@ -72,6 +74,7 @@ def create() -> FastAPI:
     app.add_middleware(SmallBodies)
     answer_with_problems(app)
     app.add_middleware(Door)
+    app.add_middleware(SafeHeaders)
     describe(app)
     return app
 
@@ -81,6 +84,8 @@ async def _with_parts(app: FastAPI) -> AsyncIterator[None]:
     _let_many_in()
     settings = read_settings()
     configure("api", settings.log_level)
+    words = {word for path in app.openapi()["paths"] for word in path.split("/")}
+    logging.getLogger("uvicorn.access").addFilter(QuietPaths(words))
     app.state.parts = open_parts(settings)
     open_door(app, app.state.parts)
     app.state.waiting = Waiting(app.state.parts.store)

@@ -160,7 +160,7 @@ def _open_unnamed(folder: Path) -> IO[bytes]:
 
 
 def _storage_error(error: OSError) -> PartDown:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return PartDown("Storage is full." if full else f"Storage does not answer: {error}")
 
 

@@ -12,6 +12,7 @@ from pipeline.api.described import problems
 from pipeline.api.given import GivenParts, needs
 from pipeline.caller import Scope
 from pipeline.errors import PartDown
+from pipeline.logs import log
 from pipeline.metrics import CONTENT_TYPE, Samples, as_text, quantiles
 from pipeline.parts import Parts
 from pipeline.scheduling.learning import MEANT, is_meant, r2
@@ -55,20 +56,30 @@ Found = dict[str, Samples]
             "description": "Every metric, in Prometheus' text format",
             "content": {"text/plain": {"schema": {"type": "string"}, "example": EXAMPLE}},
         },
-        **problems(PartDown),
+        **problems(),
     },
 )
 def read_metrics(parts: GivenParts) -> Response:
     """How many wait and how long, how well work is foretold, and what lengths were worth, in
-    Prometheus' text format.
+    Prometheus' text format. While a part does not answer, only whether it does.
     """
+    try:
+        found = _stored(parts)
+    except PartDown as down:
+        log().warning("part_down", why=down.message)
+        found = {}
+    found["breaker_open"] = {(b.part,): float(b.is_open) for b in parts.breakers}
+    return Response(as_text(found), media_type=CONTENT_TYPE)
+
+
+def _stored(parts: Parts) -> Found:
+    """What Postgres and Redis know. Raises `PartDown`."""
     with transaction(parts.store) as c:
         found = _work(c) | _lengths(c)
         now_ms = clock_ms(c)
         decided = policies.newest_policy(c) or parts.settings.start_policy
         unprobed = metrics.unprobed(c, COUNTED)
-    found |= _lines(parts, unprobed, now_ms, str(decided))
-    return Response(as_text(found), media_type=CONTENT_TYPE)
+    return found | _lines(parts, unprobed, now_ms, str(decided))
 
 
 def _lines(parts: Parts, unprobed: tuple[int, int | None], now_ms: int, decided: str) -> Found:

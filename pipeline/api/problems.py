@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from pipeline.api.headers import make_safe
 from pipeline.api.openai_errors import is_openais, openai_error
 from pipeline.errors import (
     BacklogFull,
@@ -236,5 +237,8 @@ async def _client_gone(request: Request, error: Exception) -> Response:
 
 
 async def _anything_else(request: Request, error: Exception) -> Response:
-    # starlette raises it again after this answer, so the server's log has the traceback
-    return _answer(request, INTERNAL)
+    # starlette raises it again after this answer, so the server's log has the traceback; and no
+    # middleware of ours sees this answer
+    answer = _answer(request, INTERNAL)
+    make_safe(answer.headers)
+    return answer

@@ -129,6 +129,7 @@ def main() -> None:
         h11_max_incomplete_event_size=HEADERS_BYTES,
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_S,
+        server_header=False,
     )
 
 

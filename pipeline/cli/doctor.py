@@ -13,7 +13,7 @@ from pipeline.cli import show
 from pipeline.cli.checks import CHECKS
 from pipeline.cli.checks.verdict import Here, Verdict, fine, look_around, problem
 from pipeline.errors import BadSetting
-from pipeline.settings import Settings, read_settings
+from pipeline.settings import BY_FILE, SECRETS, Settings, read_settings
 
 WITHIN_S = 9.0
 """A check that takes longer is a verdict of its own."""
@@ -26,7 +26,10 @@ def examine(environ: Mapping[str, str], checks: Iterable[Check] = CHECKS) -> lis
     settings, about_settings = check_settings(environ)
     here = look_around(settings, environ)
     verdicts = [about_settings, *_all_at_once(list(checks), here)]
-    hide = _hider([*environ.values(), *here.up.values()], environ.get("FAIRSCRIBE_FLOWER_AUTH"))
+    read = {name: getattr(settings, name) for name in BY_FILE}
+    secrets = [environ.get("FAIRSCRIBE_FLOWER_AUTH"), *(read[name] for name in SECRETS)]
+    urls = [settings.database_url or "", settings.redis_url or ""]
+    hide = _hider([*environ.values(), *here.up.values(), *urls], filter(None, secrets))
     return [replace(v, said=hide(v.said), cure=v.cure and hide(v.cure)) for v in verdicts]
 
 
@@ -78,11 +81,14 @@ def _all_at_once(checks: list[Check], here: Here) -> list[Verdict]:
     return [found.get(c.__name__) or problem(c.__name__, late, cure) for c in checks]
 
 
-def _hider(texts: Iterable[str], auth: str | None) -> Callable[[str], str]:
-    """A function that puts *** for every password that is in the URLs of `texts`."""
-    secrets = {auth, auth.partition(":")[2]} if auth else set()
+def _hider(texts: Iterable[str], given: Iterable[str]) -> Callable[[str], str]:
+    """A function that puts *** for each secret `given`, and every password in a URL of `texts`."""
+    secrets = set()
+    for one in given:
+        secrets |= {one, one.partition(":")[2]}
     for text in texts:
         secrets |= set(re.findall(r"://[^/@:]*:([^/]+)@", text))
+        secrets |= set(re.findall(r"[?&]password=([^&]+)", text))
     hidden = sorted((secret for secret in secrets if secret), key=len, reverse=True)
 
     def hide(said: str) -> str:

@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.settings import SECRETS, Settings, setting_rows
+from pipeline.settings import BY_FILE, PREFIX, SECRETS, Settings, setting_rows, without_password
 
 PIPE_WIDTH = 200
 """Columns of a table that goes to a file or a pipe, where nobody said how many fit."""
@@ -155,7 +154,7 @@ def shown_settings(settings: Settings) -> list[ShownSetting]:
         # a default that is computed depends on who asks; the description says how
         default = more.removeprefix("default: ") if computed else row.default
         unset = getattr(settings, name) is None
-        secret = "***" if name in SECRETS else _without_password(row.value)
+        secret = "***" if name in SECRETS else without_password(row.value)
         value = "unset" if unset else secret
         shown.append(ShownSetting(row.name, value, default, unit, meaning))
     return shown
@@ -167,22 +166,17 @@ def _split(description: str) -> tuple[str, str, str]:
     return (parts[1], parts[2], parts[3] or "") if parts else (description, "", "")
 
 
-def _without_password(value: str) -> str:
-    parts = urlsplit(value) if "://" in value else None
-    if parts is None or not parts.password:
-        return value
-    user, _, place = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{place}"))
-
-
 def settings_page(settings: Settings) -> str:
     """`docs/settings.md`: every setting with default, unit and meaning, without its value."""
+    files = ", ".join(f"`{PREFIX}{name.upper()}_FILE`" for name in sorted(BY_FILE))
     lines = [
         "# Settings",
         "",
         "Every setting is an environment variable, read once at start. A value that cannot be",
         "used, and a `FAIRSCRIBE_` name nobody knows, is refused with its name, its value and what",
-        "was expected. `fairscribe settings` shows the values in force.",
+        "was expected. `fairscribe settings` shows the values in force, and no secret.",
+        "",
+        f"What is secret may stand in a file that `<NAME>_FILE` names: {files}.",
         "",
         "This page is written by `fairscribe settings --markdown > docs/settings.md`.",
         "",

@@ -8,6 +8,7 @@ is durable: a folder has been fsynced, an object store has acknowledged.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import tempfile
@@ -21,9 +22,14 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
+from pipeline.breaker import Breaker
 from pipeline.errors import EmptyRecording, FairscribeError, PartDown, RecordingMissing, TooLarge
 
 _KEY = re.compile(r"[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
+
+FULL = "Storage is full."
+_FULL_WORDS = ("No space left", "Disk quota exceeded", "File too large")
+"""Of the disk, of this user, of the process: what the system calls it."""
 
 
 class Storage:
@@ -35,6 +41,8 @@ class Storage:
         `options` are passed on to the object store (credentials, region, endpoint).
         """
         self._folder: Path | None = None
+        # a `put` lasts as long as its sender likes
+        self.breaker = Breaker("Storage", stall_s=math.inf)
         if "://" in str(place):
             self._store: Any = from_url(str(place), **options)
             return
@@ -49,14 +57,15 @@ class Storage:
         the store fails, and whatever `chunks` raises; nothing is left under `key` then.
         """
         stream = _Measured(chunks, limit_bytes)
-        try:
-            with _telling():
-                obstore.put(self._store, _checked(key), iter(stream))
-                self._make_durable(key)
-        except Exception:
-            if stream.failure is not None:
-                raise stream.failure from None
-            raise
+        with self._asking():
+            try:
+                with _telling():
+                    obstore.put(self._store, _checked(key), iter(stream))
+                    self._make_durable(key)
+            except Exception:
+                if stream.failure is not None:
+                    raise stream.failure from None
+                raise
         return stream.size_bytes, stream.digest.hexdigest()
 
     def open_fd(self, key: str) -> int:
@@ -64,7 +73,7 @@ class Storage:
 
         Raises RecordingMissing, PartDown.
         """
-        with _telling():
+        with self._asking(), _telling():
             if self._folder is not None:
                 return os.open(self._folder / _checked(key), os.O_RDONLY | os.O_NOFOLLOW)
             with tempfile.TemporaryFile() as copy:
@@ -83,25 +92,40 @@ class Storage:
         # A range that begins past the end is the store's own kind of error, a different one each.
         if start + length > self.size(key):
             raise RecordingMissing("The stored recording is shorter than it was.")
-        with _telling():
+        with self._asking(), _telling():
             return bytes(obstore.get_range(self._store, key, start=start, length=length))
 
     def size(self, key: str) -> int:
         """Size in bytes. Raises RecordingMissing, PartDown."""
-        with _telling():
+        with self._asking(), _telling():
             return int(obstore.head(self._store, _checked(key))["size"])
 
     def delete(self, key: str) -> None:
         """Erase; no error when it is gone already. Raises PartDown."""
-        with _telling(), suppress(FileNotFoundError):
+        with self._asking(), _telling(), suppress(FileNotFoundError):
             obstore.delete(self._store, _checked(key))
 
     def keys(self, folder: str) -> list[tuple[str, float]]:
         """Every key under `folder` ("packed") and its age in seconds. Raises PartDown."""
         now = datetime.now(UTC)
-        with _telling():
+        with self._asking(), _telling():
             found = [one for page in obstore.list(self._store, prefix=folder) for one in page]
         return [(one["path"], (now - one["last_modified"]).total_seconds()) for one in found]
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """A store that is full answers, and must let us erase; one that fails does not."""
+        call = self.breaker.call()
+        try:
+            yield
+        except PartDown as down:
+            (self.breaker.answered if down.message == FULL else self.breaker.failed)(call)
+            raise
+        except BaseException:
+            self.breaker.answered(call)
+            raise
+        else:
+            self.breaker.answered(call)
 
     def _make_durable(self, key: str) -> None:
         """Flush the file, its folder, and the folders above up to the store's own."""
@@ -167,6 +191,6 @@ def _telling() -> Iterator[None]:
         raise RecordingMissing from None
     except (BaseError, OSError) as error:
         first_line = str(error).partition("\n")[0]
-        if "No space left" in first_line:
-            raise PartDown("Storage is full.") from error
+        if any(word in first_line for word in _FULL_WORDS):
+            raise PartDown(FULL) from error
         raise PartDown(f"Storage does not answer: {first_line}") from error

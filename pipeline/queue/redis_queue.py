@@ -22,7 +22,7 @@ from pipeline.errors import PartDown
 from pipeline.queue import keys
 from pipeline.queue.board import Board
 from pipeline.queue.order import Order
-from pipeline.queue.outage import redis_errors
+from pipeline.queue.outage import Client, redis_errors
 from pipeline.queue.roll import Roll
 from pipeline.queue.scripts import CHUNK, Scripts, packed_table
 from pipeline.scheduling.policies import Policy, Waiting, parse_policy
@@ -38,16 +38,18 @@ RENEWED, REASSERTED, LOST = 1, 2, 0
 """Answers of `renew`."""
 
 
-def connect(redis_url: str) -> redis.Redis:
+def connect(redis_url: str) -> Client:
     """A client that gives up after about 3 s rather than hang: callers tick again anyway."""
-    return redis.Redis.from_url(
+    client = Client.from_url(
         redis_url,
         decode_responses=True,
         socket_timeout=3.0,
         socket_connect_timeout=3.0,
         health_check_interval=10,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=2),
+        # not after a timeout: who did not answer for 3 s would cost 9
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2, (redis.ConnectionError,)),
     )
+    return cast(Client, client)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from pipeline.api.app import create
-from pipeline.settings import NOT_SETTINGS, read_settings
+from pipeline.settings import BY_FILE, NOT_SETTINGS, read_settings
 from workers.alive import FRESH_S
 from workers.command_lines import PARTS, command_line
 from workers.errands import EVERY_S, SWEEP
@@ -443,12 +443,21 @@ def test_the_page_types_only_services_profiles_and_commands_that_exist() -> None
 def test_the_page_names_only_settings_that_exist() -> None:
     known = set(read_settings({}).model_fields_set) | set(type(read_settings({})).model_fields)
     named = set(re.findall(r"FAIRSCRIBE_([A-Z_]+)", PAGE + TEXT)) - {"READY_FILE"}
-    assert {name.lower() for name in named} <= known
+    by_file = {f"{name}_file" for name in BY_FILE}
+    assert {name.lower() for name in named} <= known | by_file
 
 
 @pytest.mark.parametrize("override", OVERRIDES)
-def test_an_override_of_the_page_changes_what_is_there(override: str) -> None:
+def test_an_override_of_the_page_changes_what_is_there(override: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("me:f3\n")
     given = yaml.safe_load(filled(override, {**example(), **SECRETS}))
+    for service in given["services"].values():
+        for name in service.get("secrets", []):
+            assert name in given["secrets"]
+            variable = f"FAIRSCRIBE_{name.upper()}_FILE"
+            assert service["environment"][variable] == f"/run/secrets/{name}"
+            service["environment"][variable] = str(secret)
     assert set(given.get("volumes", {})) <= set(FILE["volumes"])
     for name, service in given["services"].items():
         both = {**SERVICES[name].get("environment", {}), **service.get("environment", {})}

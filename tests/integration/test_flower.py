@@ -65,6 +65,52 @@ def test_with_a_password_neither_page_nor_api_answers_without_it(environ: dict[s
         assert PASSWORD not in " ".join(process.cmdline())
 
 
+SHOWS = {"TasksDataTable", "NotFoundErrorHandler"}
+"""Handlers of Flower that answer a POST and only show something."""
+
+
+def orders() -> list[str]:
+    """Every path of Flower by which something is done; one that an upgrade adds is among them."""
+    from flower.urls import handlers
+    from tornado.routing import URLSpec
+
+    found = []
+    for one in handlers:
+        pattern, handler = (
+            (one.regex.pattern, one.handler_class) if isinstance(one, URLSpec) else one[:2]
+        )
+        changes = {"post", "put", "patch", "delete"} & set(vars(handler))
+        if changes and handler.__name__ not in SHOWS:
+            assert changes == {"post"}, handler
+            found.append(pattern.rstrip("$").replace("(.+)", "errands@here"))
+    return found
+
+
+def test_it_stops_and_cancels_nothing_unless_it_is_told_to(environ: dict[str, str]) -> None:
+    paths = orders()
+    assert len(paths) > 12
+    # its own switch is not the way either
+    with (
+        flower(environ, FLOWER_READ_ONLY="false") as (url, _),
+        httpx.Client(base_url=url, trust_env=False) as asked,
+    ):
+        for path in paths:
+            for sent in ({}, {"params": {"terminate": "true"}}, {"json": {"args": []}}):
+                answer = asked.post(path, **sent)
+                assert answer.status_code == 403, (path, answer.text)
+                assert "ead only" in answer.text + answer.reason_phrase, path
+        for page in ("/", "/tasks", "/broker", "/api/workers", "/api/tasks", "/metrics"):
+            assert asked.get(page).status_code == 200, page
+
+
+def test_where_it_may_it_does(environ: dict[str, str]) -> None:
+    with flower(environ, FAIRSCRIBE_FLOWER_CONTROL="true") as (url, _):
+        answer = httpx.post(f"{url}/api/task/revoke/nothing?terminate=true", trust_env=False)
+        assert answer.status_code == 200
+        nobody = httpx.post(f"{url}/api/worker/shutdown/nobody", trust_env=False)
+        assert nobody.status_code == 404
+
+
 def test_without_a_password_this_machine_may_ask_its_api(environ: dict[str, str]) -> None:
     with flower(environ) as (url, _):
         answer = httpx.get(f"{url}/api/workers", trust_env=False)

@@ -19,8 +19,10 @@ import openai
 import psutil
 import pytest
 import redis
+from kombu import Connection
 
-from pipeline.handover import PROBE
+from pipeline.handover import ERRANDS_QUEUE, PROBE
+from pipeline.settings import celery_broker_url
 from tests import sounds
 from tests.journey.house import CLI, RECORDINGS, House, figures, until
 from tests.servers import is_alive
@@ -40,7 +42,8 @@ STORM_WITHIN_S = 120.0
 @pytest.fixture(scope="module")
 def up(running: Any) -> Iterator[House]:
     # Four slots and slow windows: enough is in hand whenever something is killed.
-    with running(ENGINE="echo", SLOTS="4", ECHO_FIXED_S="0.5") as house:
+    # Flower may cancel: one test presses its Terminate.
+    with running(ENGINE="echo", SLOTS="4", ECHO_FIXED_S="0.5", FLOWER_CONTROL="true") as house:
         yield house
 
 
@@ -96,6 +99,81 @@ def test_every_recording_is_one_task_in_flower_and_none_of_its_words_is_there(up
     secrets = [*ids, *texts, *spoken, "peaceful-batch"]
     assert not [(page, s) for page, text in shown.items() for s in secrets if s in text]
     figures("echo_line", recordings=len(ids), ready_s=up.ready_s, line_s=line_s, pages=len(shown))
+
+
+MARKER = "Zyxmarker"
+"""In everything a caller can say, and in no word of ours."""
+
+
+def test_nothing_a_caller_said_is_in_a_log_an_event_a_metric_or_flower(
+    up: House, tmp_path: Path
+) -> None:
+    heard: list[Any] = []
+    with redis.Redis.from_url(up.up["redis_url"]).pubsub() as ears:
+        ears.psubscribe("*")
+        file = sounds.write(tmp_path, f"{MARKER} file.flac", LATE.read_bytes())
+        bad = sounds.write(tmp_path, f"{MARKER} bad.wav", f"{MARKER}, Dear Sir\n".encode() * 40)
+        said = {
+            "batch_id": f"{MARKER}-batch",
+            "metadata": json.dumps({"customer": MARKER, "call_id": MARKER}),
+            "vocabulary": f"{MARKER}, Smith",
+        }
+        url = f"http://{MARKER}:{MARKER}@192.0.2.1/{MARKER}.wav?token={MARKER}"
+        with httpx.Client(base_url=up.up["api"], trust_env=False, timeout=30) as api:
+            for one in (file, bad):
+                answer = api.post("/v1/jobs", files={"files": one.open("rb")}, data=said)
+                assert answer.status_code == 202, answer.text
+            api.post("/v1/jobs", data={**said, "url": url})
+            api.post("/v1/jobs", data={**said, "urls": url})
+            api.get("/v1/jobs", params={"batch": MARKER, "status": MARKER, MARKER: MARKER})
+            jobs = up.ended(f"{MARKER}-batch", 2, QUIET_WITHIN_S)
+            for path in (f"/v1/batches/{MARKER}-batch", f"/v1/calls/{MARKER}/transcript"):
+                api.get(path, params={"format": MARKER})
+            for job in jobs:
+                api.get(f"/v1/jobs/{job['id']}/transcript", params={"download": "1"})
+        assert MARKER in json.dumps(jobs), "callers get their own words back"
+        while (event := ears.get_message(timeout=0.5)) is not None:
+            heard.append(event)
+    assert len(heard) > 5
+    secret = MARKER.encode()
+    assert [event for event in heard if secret in bytes(str(event), "utf-8")] == []
+    logs = {log.name: log.read_bytes() for log in (up.home / "logs").iterdir()}
+    assert {"api.log", "errands.log", "survey.log", "transcribe.log", "flower.log"} <= set(logs)
+    told = {
+        name: line for name, text in logs.items() for line in text.splitlines() if secret in line
+    }
+    assert told == {}
+    with httpx.Client(base_url=up.up["api"], trust_env=False) as api:
+        assert MARKER not in api.get("/metrics").text
+    pages = ["/api/tasks", "/tasks", *(f"/task/{job['id']}" for job in jobs), "/metrics"]
+    assert not [page for page in pages if MARKER in up.flower(page).text]
+
+
+class Bomb:
+    """What a pickle does to whoever reads it."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.trace,)
+
+
+def test_a_pickle_in_the_broker_is_refused_unread_and_its_worker_lives(
+    up: House, tmp_path: Path
+) -> None:
+    errands, trace = up.part("errands").pid, up.root / "exploded"
+    with Connection(celery_broker_url(up.up["redis_url"])) as line:
+        line.SimpleQueue(ERRANDS_QUEUE).put(
+            [[Bomb(trace)], {}, {}], serializer="pickle", headers={"task": PROBE, "id": "bomb"}
+        )
+    log = up.home / "logs" / "errands.log"
+    until(lambda: "deserialize" in log.read_text(), 20, "it is refused")
+    late = sounds.write(tmp_path, "after.flac", LATE.read_bytes())
+    up.upload(late, "after-bomb")
+    assert up.ended("after-bomb", 1, QUIET_WITHIN_S)[0]["status"] == "completed"
+    assert up.part("errands").pid == errands
+    assert not trace.exists()
 
 
 def test_openais_own_client_goes_the_whole_line_and_is_told_what_is_wrong(

@@ -1,38 +1,27 @@
-"""Every setting: its environment name, default, unit and meaning. Read once, then frozen.
-
-`FAIRSCRIBE_<NAME>` in capitals sets a field. A value that cannot be used, or a `FAIRSCRIBE_` name
-nobody knows, is refused at start with the name, the value and what was expected: a typing mistake
-in a setting must not turn into a default in silence.
-"""
+"""Every setting: its name, default, unit and meaning."""
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from pipeline.errors import BadSetting
 from pipeline.scheduling.adaptive import AUTO_START, Mode, is_auto
 from pipeline.scheduling.policies import Policy, parse_policy
-
-PREFIX = "FAIRSCRIBE_"
 
 DEFAULT_POLICY = "hrrn(2.5,300)"
 """Why this one: docs/decisions.md, entry 32."""
 
-NOT_SETTINGS = frozenset({"FAIRSCRIBE_READY_FILE", "FAIRSCRIBE_CRASH_AT"})
-"""Set for each part by whoever starts it, the supervisor, a container or a test; not for people."""
-
 SECRETS = frozenset({"flower_auth", "api_key"})
 """Settings whose value is shown to nobody."""
+
+BY_FILE = SECRETS | {"database_url", "redis_url"}
+"""Settings that may be read from a file: `FAIRSCRIBE_<NAME>_FILE` names it."""
 
 
 def default_home() -> Path:
@@ -367,83 +356,3 @@ class Settings(BaseModel):
     def max_upload_bytes(self) -> int:
         """Bytes of the largest file accepted."""
         return int(self.max_upload_mb * 1_000_000)
-
-
-@dataclass(frozen=True)
-class SettingRow:
-    """One line of `fairscribe settings`."""
-
-    name: str
-    value: str
-    default: str
-    meaning: str
-
-
-def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read all settings from the environment.
-
-    Raises `BadSetting` naming the variable, its value and what was expected.
-    """
-    environ = os.environ if environ is None else environ
-    _refuse_unknown(environ)
-    given = {
-        name: environ[PREFIX + name.upper()]
-        for name in Settings.model_fields
-        if environ.get(PREFIX + name.upper())
-    }
-    try:
-        return Settings.model_validate(given)
-    except ValidationError as refused:
-        first = refused.errors()[0]
-        said = str(first["msg"]).removeprefix("Value error, ")
-        if not first["loc"]:  # about several at once
-            raise BadSetting(said + ".") from None
-        name = str(first["loc"][0])
-        value = "***" if name in SECRETS else repr(given.get(name))
-        raise BadSetting(f"{PREFIX}{name.upper()}={value}: {said}") from None
-
-
-def _refuse_unknown(environ: Mapping[str, str]) -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields} | NOT_SETTINGS
-    for name in environ:
-        if name.upper().startswith(PREFIX) and name not in known:
-            near = difflib.get_close_matches(name.upper(), known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise BadSetting(f"{name} is not a setting{hint}")
-
-
-def setting_rows(settings: Settings) -> list[SettingRow]:
-    """Every setting with its value, default and meaning, in the order they are declared."""
-    rows = []
-    for name, field in Settings.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        rows.append(
-            SettingRow(
-                PREFIX + name.upper(),
-                str(getattr(settings, name)),
-                "unset" if default is None else str(default),
-                field.description or "",
-            )
-        )
-    return rows
-
-
-def celery_broker_url(redis_url: str) -> str:
-    """The same Redis in Celery's spelling.
-
-    >>> celery_broker_url("unix:///run/v.sock?db=1"), celery_broker_url("redis://h:6379/0")
-    ('redis+socket:///run/v.sock?virtual_host=1', 'redis://h:6379/0')
-    """
-    if redis_url.startswith("unix://"):
-        return redis_url.replace("unix://", "redis+socket://", 1).replace("db=", "virtual_host=")
-    return redis_url
-
-
-def sqlalchemy_url(database_url: str) -> str:
-    """The same Postgres in SQLAlchemy's spelling, with the psycopg 3 driver.
-
-    >>> sqlalchemy_url("postgresql://u@h/d")
-    'postgresql+psycopg://u@h/d'
-    """
-    scheme, rest = database_url.split("://", 1)
-    return "postgresql+psycopg://" + rest if scheme in ("postgres", "postgresql") else database_url
