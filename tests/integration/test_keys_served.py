@@ -129,6 +129,9 @@ def test_openais_client_sends_the_key_and_reads_our_refusals(address: str, parts
     with transaction(parts.store) as c:
         (read,) = accesses.found(c, job_id=job_ids[0])
     assert (read.action, read.key_id, read.tenant) == ("read", id_of(key), "acme")
+    colleague = bearing(new_key(parts, "acme", Scope.READ))
+    seen = httpx.get(f"{address}/v1/jobs", headers=colleague).json()["jobs"]
+    assert [job["id"] for job in seen] == job_ids, "its jobs are its tenant's, too"
 
 
 def test_no_key_is_written_into_a_log(
