@@ -129,7 +129,12 @@ class BatchEvents:
             if clock.monotonic_s() - said_s >= HEARTBEAT_S:
                 said_s = clock.monotonic_s()
                 yield ": still here\n\n"
-            await asyncio.sleep(look_again_s)
+            look_at_s = clock.monotonic_s() + look_again_s
+            # slow looks are far apart, but who may not see it any more is sent away soon
+            while (left_s := look_at_s - clock.monotonic_s()) > 0:
+                if await gone():
+                    return
+                await asyncio.sleep(min(LOOK_S, left_s))
 
     async def _ended(self) -> AsyncIterator[str]:
         """Jobs that ended and were not told yet."""

@@ -235,6 +235,11 @@ class Service:
             return Full(detail, _after_s(answer))
         if answer.status_code in LATER or code == RequestInProgress.code:
             return Later(detail, _after_s(answer))
+        if code == KeyMissing.code:
+            return KeyMissing(
+                f"The service at {self.url} wants an API key: set FAIRSCRIBE_API_KEY. "
+                "`fairscribe key add NAME`, where Postgres is, makes one."
+            )
         return _ERRORS.get(code, FairscribeError)(detail)
 
 

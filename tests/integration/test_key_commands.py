@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pipeline.cli.checks import service
+from pipeline.cli.checks.verdict import look_around
 from pipeline.errors import BadSetting
 from pipeline.parts import Parts
 from pipeline.settings import read_settings
@@ -31,13 +34,16 @@ def test_the_first_key_is_made_before_anybody_may_call_and_opens_the_door(
     keyed: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shut = keyed("list")
-    assert (shut.code, "An API key is needed" in shut.err) == (2, True)
+    assert (shut.code, "set FAIRSCRIBE_API_KEY" in shut.err) == (2, True)
+    before = service.api(look_around(read_settings(), os.environ))
+    assert (before.ok, "key_missing" in before.said) == (False, True)
     made = keyed("key", "add", "nightly", "--tenant", "acme", "--expires", "90d")
     key = made.out.strip()
     assert made.code == 0
     assert keys.FORM.fullmatch(key)
     assert key not in made.err
     monkeypatch.setenv("FAIRSCRIBE_API_KEY", key)
+    assert service.api(look_around(read_settings(), os.environ)).ok
     (tmp_path / "a.wav").write_bytes(b"RIFF")
     assert keyed("submit", str(tmp_path / "a.wav"), "--batch-id", "b").code == 0
     assert [job["batch_id"] for job in keyed("list", "--json").json["jobs"]] == ["b"]

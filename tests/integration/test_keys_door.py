@@ -14,8 +14,10 @@ from starlette.routing import Route
 from pipeline.api.app import create
 from pipeline.api.door import OPEN
 from pipeline.api.openai_errors import is_openais
-from pipeline.caller import Scope
+from pipeline.caller import Caller, Scope
 from pipeline.parts import Parts
+from pipeline.store import load
+from pipeline.store.session import transaction
 from tests import driven
 from tests.api_door import Open, open_api, send
 from tests.keyed import bearing, new_key
@@ -264,6 +266,10 @@ def test_two_tenants_may_choose_the_same_names(api: TestClient, parts: Parts) ->
         assert len(api.get("/v1/calls/7", headers=by).json()["legs"]) == count
         (batch,) = api.get("/v1/batches", headers=by).json()["batches"]
         assert batch["jobs"] == count
+        with transaction(parts.store) as c:
+            whose = Caller("k", "acme" if by is acme else "rival", frozenset())
+            rest = load.rest_of_batch(c, "tuesday", whose)
+        assert sum(one.jobs for one in rest.unprobed) == count, "forecasts, too, are of ones own"
     assert api.post("/v1/batches/tuesday/cancel", headers=rival).json()["cancelled"] == 2
     assert api.get("/v1/batches/tuesday", headers=acme).json()["counts"]["cancelled"] == 0
     (acmes,) = (job["id"] for job in first.json()["jobs"])

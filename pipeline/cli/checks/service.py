@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 from pipeline.cli.checks.stores import START, WAIT_S
 from pipeline.cli.checks.verdict import Here, Verdict, fine, problem
 from pipeline.cli.service import NotFairscribe, connect
-from pipeline.errors import FairscribeError, PartDown
+from pipeline.errors import FairscribeError, NotAllowed, PartDown
 from pipeline.queue import keys
 from pipeline.queue.board import Board
 from pipeline.settings import celery_broker_url
@@ -21,7 +21,7 @@ PING_S = 2.0
 
 
 def api(here: Here) -> Verdict:
-    """It answers, and can reach what it needs."""
+    """It answers, can reach what it needs, and lets us in."""
     try:
         service = connect(here.settings, httpx.Timeout(WAIT_S))
         service.get("/v1/health")
@@ -36,6 +36,11 @@ def api(here: Here) -> Verdict:
         return problem("api", said, "Set FAIRSCRIBE_API_URL to where the API is, without a path.")
     try:
         service.get("/v1/health/ready")
+        service.get("/v1/me")
+    except NotAllowed as refused:
+        said = f"The API at {service.url} works, and does not let this shell in: {refused.code}."
+        cure = "Set FAIRSCRIBE_API_KEY; `fairscribe key add NAME`, where Postgres is, makes a key."
+        return problem("api", said, cure)
     except FairscribeError as unready:
         said = f"The API at {service.url} answers, and cannot work: {unready.message}"
         return problem("api", said, "Look at what postgres and redis say here.")
