@@ -17,7 +17,7 @@ INDEXES = {
     " WHERE completed_at IS NOT NULL AND audio_erased_at IS NULL",
     "jobs_transcript_kept": "jobs (completed_at, id)"
     " WHERE state = 'completed' AND transcript_erased_at IS NULL",
-    "submissions_jobs": "submissions USING gin (job_ids jsonb_path_ops)",
+    "submissions_jobs": "submissions USING gin (job_ids)",
 }
 
 

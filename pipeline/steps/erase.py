@@ -37,8 +37,8 @@ LOOKED_AT = 2_000
 AT_ONCE = 1_000
 """Jobs one call of `erase_where` erases at most."""
 
-ANSWERS_KEPT_S = 8 * DAY_S
-"""Longer than answers to keyed requests are kept (store/submissions.py)."""
+ANSWERED_WITHIN_S = 7200.0
+"""Longer than a request that was under way when its job was erased takes to be answered."""
 
 Queues = dict[str, RedisQueue]
 
@@ -119,7 +119,7 @@ def erase_again(store: Engine, storage: Storage, queues: Queues, keep: Keep) -> 
         for at in range(0, len(there), PAGE):
             erased += _erase(store, storage, queues, there[at : at + PAGE], None, "erased")
         # an answer may have been written down after its job was erased
-        fresh = [i for i, age_s in tombs[start : start + page] if age_s < ANSWERS_KEPT_S]
+        fresh = [i for i, age_s in tombs[start : start + page] if age_s < ANSWERED_WITHIN_S]
         if fresh:
             with transaction(store) as c:
                 erasures.scrub(c, fresh)
@@ -149,7 +149,7 @@ def _erase(
     if not job_ids:
         return 0
     with transaction(store) as c:
-        for job_id in job_ids:
+        for job_id in sorted(job_ids):  # in the order in which everybody locks
             jobs.cancel(c, job_id)
         kept = erasures.storage_keys(c, job_ids)
     ids = sorted(kept)
@@ -164,13 +164,13 @@ def _erase(
             storage.delete(key)
     reach("erase_after_sound")
     with transaction(store) as c:
-        erasures.erase(c, ids, caller, action or ("erased" if caller else "expired"))
+        erased = erasures.erase(c, ids, caller, action or ("erased" if caller else "expired"))
     reach("erase_after_row")
     for queue in queues.values():
         queue.retract(ids)
     for job_id in ids:
         log().info("erased", job_id=job_id)
-    return len(ids)
+    return erased
 
 
 def _bury(storage: Storage, job_id: str) -> None:

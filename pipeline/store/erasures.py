@@ -25,7 +25,7 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, array
 
 from pipeline.caller import Caller
 from pipeline.errors import Erased
@@ -97,15 +97,18 @@ def storage_keys(c: Connection, job_ids: Sequence[str]) -> dict[str, set[str]]:
     return kept
 
 
-def erase(c: Connection, job_ids: Sequence[str], caller: Caller | None, action: str) -> None:
-    """Delete these jobs and all that hangs on them; write down who did it.
+def erase(c: Connection, job_ids: Sequence[str], caller: Caller | None, action: str) -> int:
+    """Delete these jobs and all that hangs on them; write down who did it. How many were there:
+    somebody else may have been at it.
 
     Answers that are kept for their senders forget what the recordings were called.
     """
     ids = [UUID(job_id) for job_id in job_ids]
-    c.execute(delete(jobs).where(jobs.c.id.in_(ids)))
+    gone = delete(jobs).where(jobs.c.id.in_(ids)).returning(jobs.c.id)
+    erased = sorted(str(row.id) for row in c.execute(gone))
     scrub(c, job_ids)
-    _record(c, job_ids, caller, action)
+    _record(c, erased, caller, action)
+    return len(erased)
 
 
 def scrub(c: Connection, job_ids: Sequence[str]) -> int:
@@ -113,7 +116,7 @@ def scrub(c: Connection, job_ids: Sequence[str]) -> int:
     gone, scrubbed = set(job_ids), 0
     if not gone:
         return 0
-    naming = or_(*(submissions.c.job_ids.contains([job_id]) for job_id in sorted(gone)))
+    naming = submissions.c.job_ids.has_any(array(sorted(gone)))
     query = select(submissions.c.key, submissions.c.answer).where(
         naming, submissions.c.answer.is_not(None)
     )

@@ -179,12 +179,7 @@ submissions = Table(
     Column("answer", JSONB, comment="null while it is worked on"),
     Column("claimed_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Index("submissions_age", "claimed_at"),
-    Index(
-        "submissions_jobs",
-        "job_ids",
-        postgresql_using="gin",
-        postgresql_ops={"job_ids": "jsonb_path_ops"},
-    ),
+    Index("submissions_jobs", "job_ids", postgresql_using="gin"),
     comment="requests that may be sent twice and are carried out once",
 )
 

@@ -131,7 +131,8 @@ def test_a_job_cancelled_or_erased_while_it_is_fetched_keeps_nothing(
 
     def put_late(*asked: Any) -> Any:
         found = put(*asked)
-        next(ends)()
+        if asked[0].startswith("recordings/"):  # an erasure puts its tombstone there too
+            next(ends)()
         return found
 
     def stop() -> None:
