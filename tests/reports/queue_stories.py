@@ -76,10 +76,10 @@ def all_done(parts: Parts, count: int, within_s: float = 30) -> None:
 
 
 def a_job_longer_than_its_lease_runs_once(here: Here) -> None:
-    """Four leases long, beside an idle worker, and no copy more for any lease that went by."""
+    """Three leases long, beside an idle worker, and no copy more for any lease that went by."""
     parts: Parts = here.ask("parts")
-    timed(parts, 0.6, 0.15)
-    job_id, first, second = surveyed_job(parts, windows=4), engine(1, 0.6), engine(1, 0.6)
+    timed(parts, 1.5, 0.3)
+    job_id, first, second = surveyed_job(parts, windows=4), engine(1, 1.2), engine(1, 1.2)
     with pulling(parts, first, name="a@here"), pulling(parts, second, name="b@here"):
         all_done(parts, 1)
     assert of(parts, job_id).attempts == 1
@@ -89,10 +89,10 @@ def a_job_longer_than_its_lease_runs_once(here: Here) -> None:
 def what_is_only_held_runs_once(here: Here) -> None:
     """Taken and not begun, for longer than a lease: heard once all the same."""
     parts: Parts = here.ask("parts")
-    timed(parts, 0.6, 0.15)
+    timed(parts, 1.5, 0.3)
     for _ in range(5):
         surveyed_job(parts)
-    one = engine(1, 0.5)
+    one = engine(1, 0.8)
     with pulling(parts, one):
         all_done(parts, 5)
     assert one.heard == 5
