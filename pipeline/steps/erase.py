@@ -21,6 +21,7 @@ from pipeline.intake.storage import Storage
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.store import erasures, jobs, retention
+from pipeline.store.accesses import Action
 from pipeline.store.erasures import Whose
 from pipeline.store.retention import DAY_S, Keep
 from pipeline.store.session import transaction
@@ -117,7 +118,7 @@ def erase_again(store: Engine, storage: Storage, queues: Queues, keep: Keep) -> 
         with transaction(store) as c:
             there = list(erasures.storage_keys(c, ids))
         for at in range(0, len(there), PAGE):
-            erased += _erase(store, storage, queues, there[at : at + PAGE], None, "erased")
+            erased += _erase(store, storage, queues, there[at : at + PAGE], None, Action.ERASED)
         # an answer may have been written down after its job was erased
         fresh = [i for i, age_s in tombs[start : start + page] if age_s < ANSWERED_WITHIN_S]
         if fresh:
@@ -143,7 +144,7 @@ def _erase(
     queues: Queues,
     job_ids: Sequence[str],
     caller: Caller | None,
-    action: str | None = None,
+    action: Action | None = None,
 ) -> int:
     """Erase those of these jobs that exist; how many. No caller: their days were over."""
     if not job_ids:
@@ -164,7 +165,9 @@ def _erase(
             storage.delete(key)
     reach("erase_after_sound")
     with transaction(store) as c:
-        erased = erasures.erase(c, ids, caller, action or ("erased" if caller else "expired"))
+        erased = erasures.erase(
+            c, ids, caller, action or (Action.ERASED if caller else Action.EXPIRED)
+        )
     reach("erase_after_row")
     for queue in queues.values():
         queue.retract(ids)

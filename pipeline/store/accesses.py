@@ -29,6 +29,8 @@ class Action(StrEnum):
     LISTENED = "listened"
     """The recording itself."""
     ERASED = "erased"
+    EXPIRED = "expired"
+    """Erased because its days were over."""
     KEY_ADDED = "key_added"
     KEY_REVOKED = "key_revoked"
 

@@ -19,7 +19,6 @@ from sqlalchemy import (
     delete,
     false,
     func,
-    insert,
     or_,
     select,
     true,
@@ -27,10 +26,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, array
 
-from pipeline.caller import Caller
+from pipeline.caller import ANYONE, Caller
 from pipeline.errors import Erased
-from pipeline.store.rows import now
-from pipeline.store.tables import accesses, jobs, plans, submissions
+from pipeline.store.accesses import Action, record_all
+from pipeline.store.tables import jobs, plans, submissions
 
 ERASED_NAME = "erased"
 """What a recording is called in a kept answer once it was erased."""
@@ -97,7 +96,7 @@ def storage_keys(c: Connection, job_ids: Sequence[str]) -> dict[str, set[str]]:
     return kept
 
 
-def erase(c: Connection, job_ids: Sequence[str], caller: Caller | None, action: str) -> int:
+def erase(c: Connection, job_ids: Sequence[str], caller: Caller | None, action: Action) -> int:
     """Delete these jobs and all that hangs on them; write down who did it. How many were there:
     somebody else may have been at it.
 
@@ -107,7 +106,7 @@ def erase(c: Connection, job_ids: Sequence[str], caller: Caller | None, action: 
     gone = delete(jobs).where(jobs.c.id.in_(ids)).returning(jobs.c.id)
     erased = sorted(str(row.id) for row in c.execute(gone))
     scrub(c, job_ids)
-    _record(c, erased, caller, action)
+    record_all(c, caller or ANYONE, action, erased)
     return len(erased)
 
 
@@ -139,11 +138,3 @@ def _scrubbed(line: dict[str, Any]) -> dict[str, Any]:
         "status": "failed",
         "error": error,
     }
-
-
-def _record(c: Connection, job_ids: Sequence[str], caller: Caller | None, action: str) -> None:
-    """Who erased them, for whoever asks later. No caller: their days were over."""
-    who = {"tenant": caller.tenant, "key_id": caller.key_id} if caller else {}
-    rows = [{"at": now, "action": action, "job_id": UUID(job_id), **who} for job_id in job_ids]
-    if rows:
-        c.execute(insert(accesses).values(rows))
