@@ -1,7 +1,7 @@
 """What webhooks are to be told of a job is written in the very transaction that ends it.
 
 So it is told if and only if the job ended, whatever dies in between. Called by `rows.move` alone,
-through which every job ends: nobody can forget it. Without a webhook it costs a look at an empty
+through which every job ends: nobody can forget it. Where nobody listens it costs a look at a small
 table.
 """
 
@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, exists, text
+
+from pipeline.store.tables import jobs, webhooks
+
+HEARD = (
+    exists()
+    .where(webhooks.c.tenant.is_not_distinct_from(jobs.c.tenant))
+    .correlate(jobs)
+    .label("heard")
+)
+"""Whether a job's tenant has a webhook: a column of the statement that ends the job."""
 
 # SQL as it stands, not put together: that would cost each ending more than Postgres takes for it.
 # The colons of the time are no parameters, so they are escaped.

@@ -58,14 +58,13 @@ def move(
     ]
     if attempt is not None:
         where.append(jobs.c.attempt == attempt)
-    statement = update(jobs).where(*where).values(**values, updated_at=now).returning(*returning)
-    moved = c.execute(statement)
+    moving = update(jobs).where(*where).values(**values, updated_at=now)
     if target not in FINAL:
-        return moved
-    kept = moved.freeze()
-    if ended := [row.id for row in kept()]:
-        outbox.tell(c, ended)
-    return kept()
+        return c.execute(moving.returning(*returning))
+    moved = c.execute(moving.returning(*returning, outbox.HEARD)).freeze()
+    if heard := [row.id for row in moved() if row.heard]:
+        outbox.tell(c, heard)
+    return moved()
 
 
 def places() -> Select[Any]:

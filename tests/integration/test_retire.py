@@ -13,6 +13,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from pipeline.caller import ANYONE
 from pipeline.errors import Erased, NotRetryable, PartDown, RecordingMissing
 from pipeline.parts import Parts
 from pipeline.steps.accept import accept_urls, new_job_id
@@ -124,7 +125,7 @@ def test_a_transcript_goes_with_all_that_was_heard_and_the_job_still_reads(parts
     with pytest.raises(Erased, match="erased on 20"):
         so_far(parts.store, old)
     with pytest.raises(Erased, match="days of its transcripts"):
-        joined(parts.store, "c-1", recordings(parts.store, "c-1"))
+        joined(parts.store, "c-1", recordings(parts.store, "c-1", ANYONE))
     assert so_far(parts.store, young)["text"]
     assert row(parts, old).state == "completed"
     assert row(parts, failed).transcript_erased_at is None

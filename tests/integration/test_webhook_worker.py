@@ -102,7 +102,7 @@ def test_a_thousand_jobs_and_a_slow_receiver_keep_no_recording_from_being_probed
     gate = threading.Event()
 
     def slow(request: Any) -> None:
-        gate.wait(30)
+        gate.wait(60)
         answer(request)
 
     hook = add(parts, web.page("/slow"))
@@ -113,7 +113,9 @@ def test_a_thousand_jobs_and_a_slow_receiver_keep_no_recording_from_being_probed
     assert cancel_batch(parts.store, parts.queues, "b") == 1000
     assert state(parts, hook).waiting == 1000
     sound = tone(1)
-    with worker(parts, environ, tmp_path / "log") as running:
+    # so long that none of them is given up, and asked anew, before the gate opens
+    patient = {"FAIRSCRIBE_WEBHOOK_TIMEOUT_S": "60"}
+    with worker(parts, environ, tmp_path / "log", **patient) as running:
         eventually(lambda: web.busy == 4, 30)
         ids = [
             accept(parts.store, parts.storage, Upload("a.wav", [sound]), 10**6).job_id
@@ -121,7 +123,7 @@ def test_a_thousand_jobs_and_a_slow_receiver_keep_no_recording_from_being_probed
         ]
         begun_s = time.monotonic()
         parts.handover.probe(ids)
-        eventually(lambda: all(view(parts, one).state is State.PROBED for one in ids), 15)
+        eventually(lambda: all(view(parts, one).state is State.PROBED for one in ids), 40)
         assert (web.busy, web.most_busy) == (4, 4)
         gate.set()
         eventually(lambda: state(parts, hook).waiting == 0, 60, "all are told")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -163,6 +166,25 @@ def test_every_way_a_job_ends_is_told_once(
             },
         },
     }
+
+
+def test_nothing_but_rows_move_changes_a_jobs_state() -> None:
+    """Else it could end a job and tell nobody: the ways above would not know of it."""
+    root = Path(__file__).resolve().parents[2]
+    for path in (*root.glob("pipeline/**/*.py"), *root.glob("workers/**/*.py")):
+        source = path.read_text("utf-8")
+        for setting in re.findall(r"UPDATE jobs\b.*?\bSET\b(.*?)\bWHERE\b", source, re.DOTALL):
+            assert not re.search(r"\bstate\s*=", setting), path
+        if path.name == "rows.py":
+            continue
+        for function in ast.walk(ast.parse(source)):
+            if isinstance(function, ast.FunctionDef) and "update(jobs)" in ast.unparse(function):
+                inside = list(ast.walk(function))
+                named = {one.arg for one in inside if isinstance(one, ast.keyword)}
+                keys = [key for one in inside if isinstance(one, ast.Dict) for key in one.keys]
+                named |= {key.value for key in keys if isinstance(key, ast.Constant)}
+                moves = "move(c" in ast.unparse(function)
+                assert moves or "state" not in named, f"{path}: {function.name}: use rows.move"
 
 
 def test_a_file_refused_at_once_is_told_too(parts: Parts) -> None:
