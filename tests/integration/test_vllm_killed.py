@@ -169,7 +169,8 @@ def test_jobs_whose_engine_is_killed_or_poisoned_under_them_lose_no_word_and_are
     # Then nobody is charged, and nothing of an engine is left
     with transaction(parts.store) as c:
         rows = c.execute(select(tables.jobs)).all()
-    assert {(row.crashes, row.attempt) for row in rows} == {(0, 1)}
+    # (a job that gets no slot while one is tried alone may be given back: that is a new attempt)
+    assert {row.crashes for row in rows} == {0}
     assert engine_cores() == []
     figures(
         "engine_killed",
