@@ -20,7 +20,7 @@ from bench.chaos_house import Seat
 from bench.chaos_proxy import Route
 from pipeline.errors import PartDown
 
-ZOMBIE_S = 8.0
+ZOMBIE_S = 10.0
 """Beyond a lease: so long a stopped worker stands at most until others have its jobs."""
 
 
@@ -100,11 +100,13 @@ def stop_worker(b: Breaker) -> tuple[float, Heal] | None:
     """It stands still until others work on its jobs, then goes on as if nothing had been: windows
     that were in flight end at once, and their jobs are committed if nobody prevents it.
     """
-    seat = b.well("transcribe", warm_s=3.0)
+    seat = b.well("transcribe")
     if seat is None:
         return None
+    others = [s for s in b.house.seats_of("transcribe") if s.alive and not s.stopped]
     with contextlib.suppress(psycopg.Error, PartDown):
-        _, attempts = b.busy([seat.worker])
+        b.busy(others)
+        _, attempts = b.in_hand([seat.worker])
         b.house.signal(seat, signal.SIGSTOP)
         end_s = time.monotonic() + b.lease_s + ZOMBIE_S
         return b.lease_s, lambda: _go_on(b, seat, attempts, end_s)
@@ -144,7 +146,7 @@ def flushall(b: Breaker) -> tuple[float, Heal] | None:
     """Everything Redis knows is gone; those at work must keep what they have in hand."""
     if b.calm:
         seats = [s for s in b.house.seats_of("transcribe") if s.alive and not s.stopped]
-        at, attempts = b.busy([seat.worker for seat in seats])
+        at, attempts = b.busy(seats)
         if attempts:
             b.flushes.append(Flushed(at, attempts))
     _redis(b, "FLUSHALL")
