@@ -80,7 +80,8 @@ class Breaker:
             self.put_in_long(LONG_JOBS)
             for _ in range(10):
                 each = [self.in_hand([seat.worker])[1] for seat in seats]
-                if all(each) or time.monotonic() > end_s:
+                enough = all(each) and sum(map(len, each)) >= LONG_JOBS
+                if enough or time.monotonic() > end_s:
                     return self.in_hand([seat.worker for seat in seats])
                 time.sleep(0.1)
 
