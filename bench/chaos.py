@@ -109,7 +109,7 @@ def play(storm: Storm, breaker: Breaker) -> None:
     lease_s = breaker.lease_s
     breaker.calm = True
     storm.strike([flushall], 0.0)
-    storm.rest(lease_s + chaos_proof.NOTICED_S)
+    storm.rest_until_healed()
     storm.strike([redis_answers_lost], 0.0)
     storm.rest_until_healed()
     storm.strike([stop_worker], 0.0)

@@ -28,13 +28,15 @@ class Killed:
     """Nothing else was broken that a recovery needs."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Flushed:
     """Redis emptied under live workers."""
 
     at: Any
     attempts: dict[str, int]
     """What they had in hand."""
+    until: Any = None
+    """Postgres' time when all of it had ended or begun again, with nothing else broken."""
 
 
 @dataclass
