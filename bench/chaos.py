@@ -1,10 +1,12 @@
 """Breaks a whole house for a while, then asks whether anything was lost: python -m bench.chaos
 
 Real Postgres, real Redis and real workers of both queues, with the echo engine, while jobs come in.
-Rounds of faults in an order the seed decides: single processes are killed with all else well, and
-recoveries timed; Redis is emptied under live workers; its answers are lost; processes stand still,
-also those that would notice; then a storm in which all that parts share fails, several things at
-once. In the end everything is made well, and what bench/chaos_proof.py asks must hold.
+Rounds of faults in an order the seed decides. First what each rule of the lease protocol is for:
+Redis is emptied under live workers; its answers are lost; a worker stands still until others work
+on its jobs. Then single processes are killed with all else well, and recoveries timed; processes
+stand still and die, also those that would notice; then a storm in which all that parts share fails,
+several things at once. In the end everything is made well, and what bench/chaos_proof.py asks must
+hold.
 
     --seconds N     faults for so long (the whole run takes some ten seconds more)
     --seed N        another order, other victims
@@ -35,7 +37,7 @@ from typing import Any
 
 from bench import chaos_proof
 from bench.chaos_breaker import Breaker, Heal, Strike
-from bench.chaos_faults import KILLS, SHARED, STANDS, flushall, redis_answers_lost
+from bench.chaos_faults import KILLS, SHARED, STANDS, flushall, redis_answers_lost, stop_worker
 from bench.chaos_house import House, house
 from bench.chaos_jobs import Feed
 from bench.chaos_proof import Leases, Verdict
@@ -90,6 +92,11 @@ class Storm:
                 next_s = self._heals[0][0] if self._heals else end_s
                 time.sleep(max(0.0, min(end_s, next_s) - now_s))
 
+    def rest_until_healed(self) -> None:
+        """Strike at nothing until all is healed that is not yet."""
+        while self._heals:
+            self.rest(0.1)
+
     def settle(self) -> None:
         """Heal all, now."""
         while self._heals:
@@ -101,24 +108,23 @@ def play(storm: Storm, breaker: Breaker) -> None:
     """One round, or what there is time for of it."""
     lease_s = breaker.lease_s
     breaker.calm = True
-    storm.strike(KILLS, KILL_EVERY_S)
-    storm.rest(lease_s + 2.0)  # the last kill is timed with all else well, too
-    storm.settle()
-    if not storm.over:
-        storm.strike([flushall], 0.0)
-        storm.rest(lease_s + chaos_proof.NOTICED_S)
-    breaker.calm = False
-    if not storm.over:
-        storm.strike([redis_answers_lost], 0.0)
-        storm.rest(lease_s + 2.0)
-    if not storm.over:
-        storm.strike(STANDS, KILL_EVERY_S)
-        breaker.house.copy_redis(breaker.house.home / "old-redis")
-        storm.strike(SHARED, SHARED_EVERY_S)
-        storm.rest(0.5)
-        storm.settle()
+    storm.strike([flushall], 0.0)
+    storm.rest_until_healed()
+    storm.strike([redis_answers_lost], 0.0)
+    storm.rest_until_healed()
+    storm.strike([stop_worker], 0.0)
+    storm.rest_until_healed()
     if not storm.over:
         storm.rest(lease_s + GAP_S)  # reapers trust nothing for a lease after a pause
+    storm.strike(KILLS, KILL_EVERY_S)
+    storm.rest(lease_s + 2.0)  # the last kill is timed with all else well, too
+    breaker.calm = False
+    storm.strike(STANDS, KILL_EVERY_S)
+    breaker.house.copy_redis(breaker.house.home / "old-redis")
+    storm.strike(SHARED, SHARED_EVERY_S)
+    storm.settle()
+    if not storm.over:
+        storm.rest(lease_s + GAP_S)
 
 
 def wait_for_quiet(here: House) -> list[str]:

@@ -28,13 +28,15 @@ class Killed:
     """Nothing else was broken that a recovery needs."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Flushed:
     """Redis emptied under live workers."""
 
     at: Any
     attempts: dict[str, int]
     """What they had in hand."""
+    until: Any = None
+    """Postgres' time when all of it had ended or begun again, with nothing else broken."""
 
 
 @dataclass
@@ -71,18 +73,22 @@ class Breaker:
             rows = c.execute(question, (workers,)).fetchall()
         return (rows[0][0] if rows else None), {job_id: attempt for _, job_id, attempt in rows}
 
-    def busy(self, workers: list[str]) -> tuple[Any, dict[str, int]]:
-        """See `in_hand`: jobs that stay in hand for some seconds are brought first."""
-        self.put_in_long(LONG_JOBS)
+    def busy(self, seats: list[Seat]) -> tuple[Any, dict[str, int]]:
+        """See `in_hand`: jobs that stay in hand for some seconds are brought until each of these
+        has some, or time is up.
+        """
         end_s = time.monotonic() + BUSY_WITHIN_S
         while True:
-            at, attempts = self.in_hand(workers)
-            if len(attempts) >= LONG_JOBS / 2 or time.monotonic() > end_s:
-                return at, attempts
-            time.sleep(0.1)
+            self.put_in_long(LONG_JOBS)
+            for _ in range(10):
+                each = [self.in_hand([seat.worker])[1] for seat in seats]
+                enough = all(each) and sum(map(len, each)) >= LONG_JOBS
+                if enough or time.monotonic() > end_s:
+                    return self.in_hand([seat.worker for seat in seats])
+                time.sleep(0.1)
 
 
 LONG_JOBS = 6
 """Brought before a fault that is about what workers have in hand."""
-BUSY_WITHIN_S = 10.0
+BUSY_WITHIN_S = 20.0
 """On a busy machine a worker takes as long to start."""

@@ -20,7 +20,9 @@ from bench.chaos_house import Seat
 from bench.chaos_proxy import Route
 from pipeline.errors import PartDown
 
-ZOMBIE_S = 8.0
+ENDED_WITHIN_S = 20.0
+"""Jobs in hand when Redis was emptied have ended or begun again by then."""
+ZOMBIE_S = 30.0
 """Beyond a lease: so long a stopped worker stands at most until others have its jobs."""
 
 
@@ -100,11 +102,13 @@ def stop_worker(b: Breaker) -> tuple[float, Heal] | None:
     """It stands still until others work on its jobs, then goes on as if nothing had been: windows
     that were in flight end at once, and their jobs are committed if nobody prevents it.
     """
-    seat = b.well("transcribe", warm_s=3.0)
+    seat = b.well("transcribe")
     if seat is None:
         return None
+    others = [s for s in b.house.seats_of("transcribe") if s.alive and not s.stopped]
     with contextlib.suppress(psycopg.Error, PartDown):
-        _, attempts = b.busy([seat.worker])
+        b.busy(others)
+        _, attempts = b.in_hand([seat.worker])
         b.house.signal(seat, signal.SIGSTOP)
         end_s = time.monotonic() + b.lease_s + ZOMBIE_S
         return b.lease_s, lambda: _go_on(b, seat, attempts, end_s)
@@ -144,11 +148,28 @@ def flushall(b: Breaker) -> tuple[float, Heal] | None:
     """Everything Redis knows is gone; those at work must keep what they have in hand."""
     if b.calm:
         seats = [s for s in b.house.seats_of("transcribe") if s.alive and not s.stopped]
-        at, attempts = b.busy([seat.worker for seat in seats])
-        if attempts:
-            b.flushes.append(Flushed(at, attempts))
+        flush = Flushed(*b.busy(seats))
+        _redis(b, "FLUSHALL")
+        end_s = time.monotonic() + ENDED_WITHIN_S
+        return 0.0, lambda: _note_end(b, flush, end_s)
     _redis(b, "FLUSHALL")
     return 0.0, lambda: None
+
+
+def _note_end(b: Breaker, flush: Flushed, end_s: float) -> float | None:
+    question = (
+        "SELECT clock_timestamp(), id::text, attempt FROM jobs"
+        " WHERE id = ANY(%s::uuid[]) AND state <> 'completed'"
+    )
+    with contextlib.closing(b.house.database()) as c:
+        rows = c.execute(question, (list(flush.attempts),)).fetchall()
+        now = c.execute("SELECT clock_timestamp()").fetchone()
+    open_still = [j for _, j, attempt in rows if attempt == flush.attempts[j]]
+    if open_still and time.monotonic() < end_s:
+        return 0.1
+    flush.until = now[0] if now else None
+    b.flushes.append(flush)
+    return None
 
 
 def redis_killed_empty(b: Breaker) -> tuple[float, Heal]:

@@ -45,7 +45,7 @@ MOST_UNFINISHED = 200
 """With more of them the house is left to work some off: what is asked is not how much it bears."""
 PROBED_SHARE, UPLOADED_SHARE = 0.04, 0.04
 
-SIZES = ((75, (1, 4), 0.2), (20, (4, 10), 0.1), (3, (2, 4), 3.0), (2, (30, 50), 0.1))
+SIZES = ((75, (1, 4), 0.2), (20, (4, 10), 0.1), (3, (2, 4), 10.0), (2, (30, 50), 0.1))
 """(weight, windows from and to, seconds a window): of the third kind several windows are in flight
 longer than a lease is renewed."""
 LONG = 2

@@ -47,10 +47,6 @@ LOOK_S = 0.2
 TOLD_S = 0.1
 """A claim's answer is written down this long after it came, at most."""
 
-NOTICED_S = 3.0
-"""What was torn away is in other hands one lease and so long later; what happens after that has
-other causes."""
-
 TORN_SHARE = 0.2
 """Of the jobs in live hands when Redis was emptied so many may have to begin again: one claimed in
 the very moment of the rebuild is given up. Without the rule of re-assertion it is all of them."""
@@ -164,7 +160,7 @@ def judge(house: House, feed: Feed, leases: Leases, flushes: list[Flushed]) -> V
         ).fetchall()
         verdict.in_live_hands = sum(len(flush.attempts) for flush in flushes)
         for flush in flushes:
-            verdict.torn += _begun_again(c, flush, within_s=house.lease_s + NOTICED_S)
+            verdict.torn += _begun_again(c, flush)
     verdict.jobs = len(rows)
     counts = {job_id: (completed, transcripts) for job_id, completed, transcripts in seen}
     verdict.lost = sorted(feed.accepted - {row[0] for row in rows})
@@ -181,15 +177,15 @@ def judge(house: House, feed: Feed, leases: Leases, flushes: list[Flushed]) -> V
     return verdict
 
 
-def _begun_again(c: psycopg.Connection, flush: Flushed, within_s: float) -> list[str]:
+def _begun_again(c: psycopg.Connection, flush: Flushed) -> list[str]:
     question = (
         "SELECT 1 FROM chaos_seen WHERE job_id::text = %s AND attempt > %s AND what = 'job'"
-        " AND at < %s + make_interval(secs => %s)"
+        " AND at <= %s"
     )
     return [
         job_id
         for job_id, attempt in flush.attempts.items()
-        if c.execute(question, (job_id, attempt, flush.at, within_s)).fetchone()
+        if c.execute(question, (job_id, attempt, flush.until)).fetchone()
     ]
 
 
