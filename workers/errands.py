@@ -21,7 +21,7 @@ from pipeline.errors import PartDown
 from pipeline.fetch.fetcher import Fetcher
 from pipeline.handover import FETCH, PROBE
 from pipeline.intake.prober import Prober
-from pipeline.job import SURVEY
+from pipeline.job import SURVEY, TRANSCRIBE
 from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.scheduling.adaptive import LOOK_EACH_S
@@ -36,6 +36,7 @@ from pipeline.steps.ratio import write_ratios
 from pipeline.steps.tidy import tidy
 from pipeline.store import fetches, jobs
 from pipeline.store.session import transaction
+from pipeline.store.tenants import Clocks
 from workers.app import app
 from workers.caretaker import Caretaker
 from workers.ready import say_ready, still_ready
@@ -107,6 +108,20 @@ def prober() -> Prober:
 
 
 @_once
+def clocks() -> Clocks:
+    """The tenants' virtual clocks, on the speed of all live workers."""
+
+    def capacity() -> float | None:
+        try:
+            found = parts().outlooks.now().measures.capacity(TRANSCRIBE)
+        except PartDown:
+            return None
+        return found.speed if found else None
+
+    return Clocks(capacity)
+
+
+@_once
 def fetcher() -> Fetcher:
     """The way out to callers' URLs."""
     settings = parts().settings
@@ -118,7 +133,7 @@ def probe_recording(job_id: str) -> None:
     """What is it, how long is it: then it may wait for its survey."""
     here = parts()
     queue, language = here.queues[SURVEY.name], here.settings.language
-    probe(here.store, here.storage, prober(), queue, job_id, language)
+    probe(here.store, here.storage, prober(), queue, job_id, language, clocks())
 
 
 # acknowledged at once: a fetch takes longer than a message stays unacknowledged, and the sweeper

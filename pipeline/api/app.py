@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from pipeline.api import (
     batches,
@@ -32,6 +32,7 @@ from pipeline.api.described import (
     problems,
 )
 from pipeline.api.problems import answer_with_problems
+from pipeline.api.rate import within_rate
 from pipeline.api.waiting import Waiting
 from pipeline.errors import TooManyRequests
 from pipeline.logs import configure
@@ -57,8 +58,14 @@ def create() -> FastAPI:
         generate_unique_id_function=operation_id,
     )
     for part in (uploads, status, batches, calls, line, order, trial):
-        app.include_router(part.router, responses=problems(TooManyRequests))
-    app.include_router(openai.router, responses=openai_problems(TooManyRequests(30.0)))
+        app.include_router(
+            part.router, responses=problems(TooManyRequests), dependencies=[Depends(within_rate)]
+        )
+    app.include_router(
+        openai.router,
+        responses=openai_problems(TooManyRequests(30.0)),
+        dependencies=[Depends(within_rate)],
+    )
     for part in (health, measured):
         app.include_router(part.router)
     app.add_middleware(SmallBodies)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
 from pipeline.api.backlog import Backlog
-from pipeline.api.rate import within_rate
 from pipeline.api.waiting import Waiting
 from pipeline.caller import ANYONE, Caller, Scope
 from pipeline.errors import NoSuchBatch, NoSuchCall, NoSuchJob
@@ -44,18 +43,6 @@ def _caller_with(scope: Scope) -> Callable[[Request], Caller]:
         return ANYONE
 
     return caller
-
-
-def _given(scope: Scope) -> Callable[..., Awaitable[Caller]]:
-    """The same, once its request is within the rate of its key."""
-
-    async def within(
-        request: Request, caller: Annotated[Caller, Depends(_caller_with(scope))]
-    ) -> Caller:
-        await within_rate(request)
-        return caller
-
-    return within
 
 
 async def _job_id(job_id: Annotated[str, Path(description="The id `POST /v1/jobs` gave")]) -> str:
@@ -100,10 +87,10 @@ def flower_of(settings: Settings) -> str | None:
     return f"http://{host}:{settings.flower_port}" if known else None
 
 
-GivenSubmitter = Annotated[Caller, Depends(_given(Scope.SUBMIT))]
-GivenReader = Annotated[Caller, Depends(_given(Scope.READ))]
-GivenListener = Annotated[Caller, Depends(_given(Scope.LISTEN))]
-GivenOperator = Annotated[Caller, Depends(_given(Scope.OPERATE))]
+GivenSubmitter = Annotated[Caller, Depends(_caller_with(Scope.SUBMIT))]
+GivenReader = Annotated[Caller, Depends(_caller_with(Scope.READ))]
+GivenListener = Annotated[Caller, Depends(_caller_with(Scope.LISTEN))]
+GivenOperator = Annotated[Caller, Depends(_caller_with(Scope.OPERATE))]
 GivenWaiting = Annotated[Waiting, Depends(_waiting)]
 GivenBacklog = Annotated[Backlog, Depends(_backlog)]
 GivenParts = Annotated[Parts, Depends(_parts)]

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, case, func, select
 
 from pipeline.job import FINAL, STAGES, State
 from pipeline.scheduling.policies import Waiting
-from pipeline.store.rows import ago, first_id_since, now
+from pipeline.store.rows import ago, counted_ms, first_id_since, now
 from pipeline.store.tables import jobs
 
 
@@ -38,7 +38,8 @@ class Standing:
 _LIVE = frozenset(state for stage in STAGES for state in (stage.waiting, stage.working))
 
 _COLUMNS = (
-    *(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.state, jobs.c.file_name, jobs.c.worker),
+    *(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.counted_ms),
+    *(jobs.c.state, jobs.c.file_name, jobs.c.worker),
     *(jobs.c.duration_s, jobs.c.speech_s, jobs.c.windows_total, jobs.c.windows_done),
     jobs.c.language,
     func.extract("epoch", now - jobs.c.updated_at).label("since_s"),
@@ -112,13 +113,14 @@ class RestOfBatch:
 def rest_of_batch(c: Connection, batch_id: str) -> RestOfBatch:
     """What of a batch has not ended."""
     mine = jobs.c.batch_id == batch_id
+    latest_ms = func.max(func.coalesce(jobs.c.counted_ms, jobs.c.arrival_ms))
     waiting: dict[State, list[Waiting]] = {stage.waiting: [] for stage in STAGES}
     for row in c.execute(
-        select(jobs.c.state, jobs.c.bucket, func.max(jobs.c.arrival_ms).label("arrival_ms"))
+        select(jobs.c.state, jobs.c.bucket, latest_ms.label("latest_ms"))
         .where(mine, jobs.c.state.in_([state.value for state in waiting]))
         .group_by(jobs.c.state, jobs.c.bucket)
     ):
-        waiting[State(row.state)].append(Waiting("", row.bucket or 0, row.arrival_ms))
+        waiting[State(row.state)].append(Waiting("", row.bucket or 0, row.latest_ms))
     working = [stage.working.value for stage in STAGES]
     held = c.execute(select(*_COLUMNS).where(mine, jobs.c.state.in_(working)))
     return RestOfBatch(waiting, [_standing(row) for row in held], _unprobed(c, batch_id))
@@ -202,7 +204,7 @@ def recorded(c: Connection, within_s: float, limit: int) -> list[Recorded]:
 
 def _standing(row: Any) -> Standing:
     return Standing(
-        place=Waiting(str(row.id), row.bucket or 0, row.arrival_ms),
+        place=Waiting(str(row.id), row.bucket or 0, counted_ms(row)),
         state=State(row.state),
         file_name=row.file_name,
         worker=row.worker,
