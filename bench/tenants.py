@@ -54,14 +54,14 @@ class Tenants(Arrivals):
     """Brings jobs of tenants, counted by their clocks."""
 
     def bring(self, clocks: Clocks, tenant: str, clips: Sequence[Clip]) -> list[str]:
-        """All in the queue as fast as they can be counted; their ids."""
+        """All in the queue at one moment, counted in their order; their ids."""
         stored, places = [self._store(clip) for clip in clips], list[Waiting]()
-        for job_id, clip in zip(stored, clips, strict=True):
-            with transaction(self.parts.store) as c:
+        mine = text("UPDATE jobs SET tenant = :t, counted_ms = :m WHERE id = :i")
+        with transaction(self.parts.store) as c:
+            for job_id, clip in zip(stored, clips, strict=True):
                 arrival_ms = clock_ms(c)
                 counted_ms = clocks.count(c, tenant, arrival_ms, clip.work_s)
                 place = self._insert(c, clip, job_id, arrival_ms)
-                mine = text("UPDATE jobs SET tenant = :t, counted_ms = :m WHERE id = :i")
                 c.execute(mine, {"t": tenant, "m": counted_ms, "i": job_id})
                 places.append(Waiting(job_id, place.bucket, counted_ms))
         self.parts.queues[TRANSCRIBE.name].enqueue(places)

@@ -118,7 +118,7 @@ def test_ten_of_one_tenant_wait_little_longer_beside_a_bulk_of_another(policy: s
 
 
 def test_a_tenant_alone_below_what_can_be_served_is_ordered_by_the_policy_alone() -> None:
-    lengths_s, house = workloads.calls_s(Random(3), 1_000), House(slots=32)
+    lengths_s = workloads.calls_s(Random(3), 1_000)
     rate = 0.95 * 32 / workloads.mean_slot_s(workloads.calls(lengths_s, [0.0] * 1_000))
     mine = workloads.calls(lengths_s, workloads.poisson(Random(4), 1_000, rate))
     capacity = 32 * sum(a.work_s for a in mine) / sum(sum(a.units) for a in mine)
