@@ -113,7 +113,8 @@ class Line:
             self._to.write(f"{asked}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             answer = (await self._from.readuntil(b"\r\n\r\n")).decode().lower()
             length = int(answer.partition("content-length: ")[2].partition("\r\n")[0])
-            return int(answer[9:12]), json.loads(await self._from.readexactly(length))
+            told = await self._from.readexactly(length)
+            return int(answer[9:12]), json.loads(told or b"{}")
         except (OSError, EOFError):
             self.close()
             return 0, {}

@@ -22,7 +22,7 @@ from pipeline.fetch.fetcher import Fetcher
 from pipeline.fetch.poster import Poster
 from pipeline.handover import FETCH, NOTIFY, PROBE
 from pipeline.intake.prober import Prober
-from pipeline.job import SURVEY
+from pipeline.job import SURVEY, TRANSCRIBE
 from pipeline.logs import configure
 from pipeline.parts import Parts, open_parts
 from pipeline.scheduling.adaptive import LOOK_EACH_S
@@ -39,6 +39,7 @@ from pipeline.steps.retire import retire
 from pipeline.steps.tidy import tidy
 from pipeline.store import fetches, jobs
 from pipeline.store.session import transaction
+from pipeline.store.tenants import Clocks
 from workers.app import app
 from workers.caretaker import Caretaker
 from workers.postman import Postman
@@ -113,6 +114,20 @@ def prober() -> Prober:
 
 
 @_once
+def clocks() -> Clocks:
+    """The tenants' virtual clocks, on the speed of all live workers."""
+
+    def capacity() -> float | None:
+        try:
+            found = parts().outlooks.now().measures.capacity(TRANSCRIBE)
+        except PartDown:
+            return None
+        return found.speed if found else None
+
+    return Clocks(capacity)
+
+
+@_once
 def fetcher() -> Fetcher:
     """The way out to callers' URLs."""
     settings = parts().settings
@@ -124,7 +139,7 @@ def probe_recording(job_id: str) -> None:
     """What is it, how long is it: then it may wait for its survey."""
     here = parts()
     queue, language = here.queues[SURVEY.name], here.settings.language
-    probe(here.store, here.storage, prober(), queue, job_id, language)
+    probe(here.store, here.storage, prober(), queue, job_id, language, clocks())
 
 
 # acknowledged at once: a fetch takes longer than a message stays unacknowledged, and the sweeper

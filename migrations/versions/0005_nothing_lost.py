@@ -16,6 +16,11 @@ def upgrade() -> None:
         sa.Column(
             "tenant", sa.Text, comment="whose it is, by the key it came with; null: keys were off"
         ),
+        sa.Column(
+            "counted_ms",
+            sa.BigInteger,
+            comment="arrival as ranks count it, by its tenant's virtual clock; null: arrival_ms",
+        ),
         sa.Column("audio_erased_at", sa.DateTime(timezone=True), comment="when its days were over"),
         sa.Column(
             "transcript_erased_at", sa.DateTime(timezone=True), comment="when its days were over"
@@ -25,7 +30,9 @@ def upgrade() -> None:
     op.create_table(
         "tenants",
         sa.Column("name", sa.Text, primary_key=True),
-        sa.Column("share", sa.Double, comment="reference slot seconds a second; null: no limit"),
+        sa.Column(
+            "share", sa.Double, comment="reference slot seconds a second; null: an equal part"
+        ),
         sa.Column(
             "clock_ms",
             sa.BigInteger,
@@ -154,5 +161,5 @@ def downgrade() -> None:
     """Take them away."""
     for name in ("accesses", "deliveries", "webhooks", "api_keys", "tenants"):
         op.drop_table(name)
-    for name in ("transcript_erased_at", "audio_erased_at", "tenant"):
+    for name in ("transcript_erased_at", "audio_erased_at", "counted_ms", "tenant"):
         op.drop_column("jobs", name)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from random import Random
 
 from pipeline.scheduling.scenario import Arrival
-from pipeline.scheduling.shares import virtual_arrival
+from pipeline.scheduling.shares import ahead_ms, caught_up, equal_share, virtual_arrival
 from pipeline.scheduling.work import JOB_S, KAPPA, TOKEN_S, WINDOW_S
 
 LIBRISPEECH_LOG = (1.80, 0.632)
@@ -201,3 +201,38 @@ def by_shares(arrivals: Sequence[Arrival], shares: Mapping[str, float]) -> list[
         )
         counted.append(replace(arrival, counted_ms=counted_ms))
     return counted
+
+
+def by_equal_shares(arrivals: Sequence[Arrival], capacity: float) -> list[Arrival]:
+    """Count arrivals as a house does where no tenant has a share of its own.
+
+    `capacity`: predicted work a second, of which `equal_share` is a tenant's. What is left of each
+    is reckoned as if all were served alike.
+    """
+    left: dict[str, float] = {}
+    clocks: dict[str, int] = {}
+    counted, last_s = [], 0.0
+    for arrival in arrivals:
+        tenant, now_s = arrival.job_id.partition("/")[0], arrival.at_ms / 1000
+        _serve_alike(left, capacity, now_s - last_s)
+        last_s, own_s = now_s, left.get(tenant, 0.0)
+        share = equal_share(capacity, len({*left, tenant}))
+        clock_ms = caught_up(clocks.get(tenant, 0), arrival.at_ms, own_s, share)
+        counted_ms, clocks[tenant] = virtual_arrival(
+            arrival.at_ms, clock_ms, arrival.work_s, share, ahead_ms(capacity, share)
+        )
+        left[tenant] = own_s + arrival.work_s
+        counted.append(replace(arrival, counted_ms=counted_ms))
+    return counted
+
+
+def _serve_alike(left: dict[str, float], capacity: float, for_s: float) -> None:
+    """Serve all tenants with work left at equal parts of `capacity`; who has none is dropped."""
+    while left and for_s > 0:
+        each = capacity / len(left)
+        spell_s = min(for_s, min(left.values()) / each)
+        for tenant in list(left):
+            left[tenant] -= spell_s * each
+            if left[tenant] <= 1e-9:
+                del left[tenant]
+        for_s -= spell_s

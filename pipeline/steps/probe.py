@@ -20,6 +20,7 @@ from pipeline.recording import Probe
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.store import jobs
 from pipeline.store.session import transaction
+from pipeline.store.tenants import Clocks
 
 
 def probe(
@@ -29,10 +30,12 @@ def probe(
     survey_queue: RedisQueue,
     job_id: str,
     default_language: str,
+    clocks: Clocks | None = None,
 ) -> None:
     """Probe one job and let it wait for its survey, or fail it with the reason.
 
-    Raises `PartDown` when Postgres or storage does not answer; run it again later.
+    `clocks` tells when a tenant's job counts as arrived; None: when it did. Raises `PartDown` when
+    Postgres or storage does not answer; run it again later.
     """
     with transaction(store) as c:
         row = jobs.recording_of(c, job_id)
@@ -52,7 +55,10 @@ def probe(
     work_s = predicted_work_s(found.duration_s, None, row.language or default_language)
     reach("probe_before_keep")
     with transaction(store) as c:
-        place = jobs.keep_probe(c, job_id, found, bucket_of(work_s))
+        counted_ms = None
+        if clocks is not None and row.tenant is not None:
+            counted_ms = clocks.count(c, row.tenant, row.arrival_ms, work_s)
+        place = jobs.keep_probe(c, job_id, found, bucket_of(work_s), counted_ms)
     reach("probe_after_keep")
     if place is not None:
         survey_queue.offer(place)

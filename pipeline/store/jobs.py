@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from pipeline.job import MOVES, Stage, State, Ticket
 from pipeline.recording import Plan, Probe, Transcript
 from pipeline.scheduling.policies import Waiting
-from pipeline.store.rows import ago, move, now, place_of
+from pipeline.store.rows import ago, counted_ms, move, now, place_of
 from pipeline.store.tables import jobs, transcripts
 
 _arrival_now = func.floor(func.extract("epoch", func.clock_timestamp()) * 1000)
@@ -42,17 +42,23 @@ def recording_of(c: Connection, job_id: str) -> Any:
     """What is known of a job's recording and wishes, as a row; None when there is no such job.
 
     state, attempt, storage_key, sha256 (empty until it is stored), source_url, file_name,
-    language, options, audio_erased_at.
+    language, options, audio_erased_at, tenant, arrival_ms.
     """
     columns = (
         *(jobs.c.state, jobs.c.attempt, jobs.c.storage_key, jobs.c.sha256, jobs.c.source_url),
         *(jobs.c.file_name, jobs.c.language, jobs.c.options, jobs.c.audio_erased_at),
+        *(jobs.c.tenant, jobs.c.arrival_ms),
     )
     return c.execute(select(*columns).where(jobs.c.id == UUID(job_id))).first()
 
 
-def keep_probe(c: Connection, job_id: str, probe: Probe, bucket: int) -> Waiting | None:
-    """Received -> probed. Returns its place in the survey queue; None if it had moved on."""
+def keep_probe(
+    c: Connection, job_id: str, probe: Probe, bucket: int, counted_ms: int | None = None
+) -> Waiting | None:
+    """Received -> probed. Returns its place in the survey queue; None if it had moved on.
+
+    `counted_ms`: when it counts as arrived, Postgres time; None: when it did.
+    """
     values = {
         "state": State.PROBED.value,
         "duration_s": probe.duration_s,
@@ -67,6 +73,7 @@ def keep_probe(c: Connection, job_id: str, probe: Probe, bucket: int) -> Waiting
         "sample_rate_hz": probe.sample_rate_hz,
         "channels": probe.channels,
         "bucket": bucket,
+        "counted_ms": counted_ms,
         "index_pending": True,
     }
     return place_of(move(c, [job_id], (State.RECEIVED,), values).first())
@@ -267,6 +274,7 @@ def retry(c: Connection, job_id: str, attempt: int, *, fetch: bool) -> bool:
         "crashes": 0,
         "worker": None,
         "arrival_ms": _arrival_now,
+        "counted_ms": None,
         "index_pending": fetch,
         "plan_hash": None,
         "windows_total": None,
@@ -290,7 +298,7 @@ def _ticket(row: Any) -> Ticket:
         job_id=str(row.id),
         attempt=row.attempt,
         tries=row.attempt - row.survey_attempts,
-        arrival_ms=row.arrival_ms,
+        arrival_ms=counted_ms(row),
         bucket=row.bucket or 0,
         storage_key=row.storage_key,
         file_name=row.file_name,

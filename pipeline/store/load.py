@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 from pipeline.caller import Caller
 from pipeline.job import FINAL, STAGES, State
 from pipeline.scheduling.policies import Waiting
-from pipeline.store.rows import ago, first_id_since, now, seen_by
+from pipeline.store.rows import ago, counted_ms, first_id_since, now, seen_by
 from pipeline.store.tables import jobs
 
 
@@ -39,7 +39,8 @@ class Standing:
 _LIVE = frozenset(state for stage in STAGES for state in (stage.waiting, stage.working))
 
 _COLUMNS = (
-    *(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.state, jobs.c.file_name, jobs.c.worker),
+    *(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.counted_ms),
+    *(jobs.c.state, jobs.c.file_name, jobs.c.worker),
     *(jobs.c.duration_s, jobs.c.speech_s, jobs.c.windows_total, jobs.c.windows_done),
     jobs.c.language,
     func.extract("epoch", now - jobs.c.updated_at).label("since_s"),
@@ -113,13 +114,14 @@ class RestOfBatch:
 def rest_of_batch(c: Connection, batch_id: str, caller: Caller) -> RestOfBatch:
     """What of a batch, as it exists for `caller`, has not ended."""
     mine = and_(jobs.c.batch_id == batch_id, seen_by(caller))
+    latest_ms = func.max(func.coalesce(jobs.c.counted_ms, jobs.c.arrival_ms))
     waiting: dict[State, list[Waiting]] = {stage.waiting: [] for stage in STAGES}
     for row in c.execute(
-        select(jobs.c.state, jobs.c.bucket, func.max(jobs.c.arrival_ms).label("arrival_ms"))
+        select(jobs.c.state, jobs.c.bucket, latest_ms.label("latest_ms"))
         .where(mine, jobs.c.state.in_([state.value for state in waiting]))
         .group_by(jobs.c.state, jobs.c.bucket)
     ):
-        waiting[State(row.state)].append(Waiting("", row.bucket or 0, row.arrival_ms))
+        waiting[State(row.state)].append(Waiting("", row.bucket or 0, row.latest_ms))
     working = [stage.working.value for stage in STAGES]
     held = c.execute(select(*_COLUMNS).where(mine, jobs.c.state.in_(working)))
     return RestOfBatch(waiting, [_standing(row) for row in held], _unprobed(c, mine))
@@ -203,7 +205,7 @@ def recorded(c: Connection, within_s: float, limit: int) -> list[Recorded]:
 
 def _standing(row: Any) -> Standing:
     return Standing(
-        place=Waiting(str(row.id), row.bucket or 0, row.arrival_ms),
+        place=Waiting(str(row.id), row.bucket or 0, counted_ms(row)),
         state=State(row.state),
         file_name=row.file_name,
         worker=row.worker,

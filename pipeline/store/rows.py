@@ -69,9 +69,16 @@ def move(
 
 def places() -> Select[Any]:
     """SELECT the columns `place_of` reads."""
-    return select(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms)
+    return select(jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.counted_ms)
 
 
 def place_of(row: Any) -> Waiting | None:
     """Where the job of a row stands in its queue; None for no row."""
-    return Waiting(str(row.id), row.bucket or 0, row.arrival_ms) if row is not None else None
+    return Waiting(str(row.id), row.bucket or 0, counted_ms(row)) if row is not None else None
+
+
+def counted_ms(row: Any) -> int:
+    """When a job of a tenant is taken to have come, by which it is ranked; what people are told is
+    arrival_ms, when it did.
+    """
+    return int(row.arrival_ms if row.counted_ms is None else row.counted_ms)

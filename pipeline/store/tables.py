@@ -86,6 +86,11 @@ jobs = Table(
     Column("deadline", DateTime(timezone=True), comment="wanted by then"),
     Column("wait_budget_s", Double, comment="how long it may wait for an engine"),
     Column("tenant", Text, comment="whose it is, by the key it came with; null: keys were off"),
+    Column(
+        "counted_ms",
+        BigInteger,
+        comment="arrival as ranks count it, by its tenant's virtual clock; null: arrival_ms",
+    ),
     Column("audio_erased_at", DateTime(timezone=True), comment="when its days were over"),
     Column("transcript_erased_at", DateTime(timezone=True), comment="when its days were over"),
     Column("no_speech", Boolean, nullable=False, server_default=text("false")),
@@ -255,7 +260,7 @@ tenants = Table(
     "tenants",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("share", Double, comment="reference slot seconds a second; null: no limit"),
+    Column("share", Double, comment="reference slot seconds a second; null: an equal part"),
     Column(
         "clock_ms",
         BigInteger,

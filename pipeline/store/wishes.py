@@ -30,7 +30,14 @@ def wishing(c: Connection, look_at: int, limit: int) -> tuple[Sequence[Wishing],
     No more than `look_at` are looked at, those that came first: the query stays short whatever
     waits.
     """
-    columns = (jobs.c.id, jobs.c.bucket, jobs.c.arrival_ms, jobs.c.deadline, jobs.c.wait_budget_s)
+    columns = (
+        jobs.c.id,
+        jobs.c.bucket,
+        jobs.c.arrival_ms,
+        jobs.c.counted_ms,
+        jobs.c.deadline,
+        jobs.c.wait_budget_s,
+    )
     first = select(*columns).where(text(WISHING)).order_by(jobs.c.id).limit(look_at).subquery()
     rows = c.execute(
         select(first, func.count().over().label("looked_at")).order_by(func.random()).limit(limit)

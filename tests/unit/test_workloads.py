@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from pipeline.scheduling import tally, traces, workloads
-from pipeline.scheduling.policies import Policy
+from pipeline.scheduling.policies import Policy, parse_policy
 from pipeline.scheduling.scenario import House
 from pipeline.scheduling.simulator import simulate
 from pipeline.scheduling.work import JOB_S, WINDOW_S, predicted_work_s
@@ -88,6 +88,42 @@ def test_a_tenant_that_sends_more_than_its_share_arrives_later() -> None:
     assert [moments[f"a/{n}"] for n in range(4)] == pytest.approx([0, 1000, 2000, 3000], abs=5)
     assert {moments[f"b/{n}"] for n in range(4)} == {0}
     assert [arrival.at_ms for arrival in counted] == [0] * 8
+
+
+HOUSE_OF_8 = House(slots=8)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "hrrn(1)", "hrrn(2.5,300)"])
+def test_ten_of_one_tenant_wait_little_longer_beside_a_bulk_of_another(policy: str) -> None:
+    rule = parse_policy(policy)
+    bulk = workloads.calls(workloads.calls_s(Random(1), 600), workloads.at_once(600))
+    capacity = 8 * sum(a.work_s for a in bulk) / sum(sum(a.units) for a in bulk)
+    moments = [300 + n / 1000 for n in range(10)]
+    few = workloads.calls(workloads.calls_s(Random(2), 10), moments)
+    alone = simulate(workloads.together(few=few), rule, HOUSE_OF_8)
+    both = workloads.together(bulk=bulk, few=few)
+    dated = simulate(workloads.by_equal_shares(both, capacity), rule, HOUSE_OF_8)
+    undated = simulate(both, rule, HOUSE_OF_8)
+    p90_s = {
+        run: statistics.quantiles(
+            [o.response_s for o in run.outcomes if o.job_id.startswith("few")], n=10
+        )[8]
+        for run in (alone, dated, undated)
+    }
+    assert p90_s[dated] <= 2 * p90_s[alone]
+    assert p90_s[undated] > 10 * p90_s[alone], "what it is for"
+    # and nothing is idle meanwhile: the last one ends when it does without clocks
+    last_s = [max(o.ended_s for o in run.outcomes) for run in (dated, undated)]
+    assert last_s[0] <= 1.01 * last_s[1]
+
+
+def test_a_tenant_alone_below_what_can_be_served_is_ordered_by_the_policy_alone() -> None:
+    lengths_s = workloads.calls_s(Random(3), 1_000)
+    rate = 0.95 * 32 / workloads.mean_slot_s(workloads.calls(lengths_s, [0.0] * 1_000))
+    mine = workloads.calls(lengths_s, workloads.poisson(Random(4), 1_000, rate))
+    capacity = 32 * sum(a.work_s for a in mine) / sum(sum(a.units) for a in mine)
+    counted = workloads.by_equal_shares(workloads.together(a=mine), capacity)
+    assert sum(a.counted_ms != a.at_ms for a in counted) <= 5
 
 
 def test_a_trace_is_read_in_both_forms_alike() -> None:
