@@ -1,7 +1,7 @@
 """Imported by a part before it starts: its echo engine dies of one window, as vLLM did of some.
 
-Which one tells TEST_DEADLY: the SHA-256 of its samples. Without it nothing is changed: pytest, which
-looks for examples in every module, imports this one too.
+Which one tells TEST_DEADLY: the SHA-256 of its samples. Without it nothing is changed: pytest looks
+for examples in every module and imports this one too.
 """
 
 from __future__ import annotations
