@@ -18,7 +18,6 @@ import typer
 
 from pipeline.caller import ANYONE, Scope
 from pipeline.cli import show
-from pipeline.cli.checks.verdict import look_around
 from pipeline.cli.local import Json
 from pipeline.errors import BadRequest, PartDown
 from pipeline.settings import read_settings, sqlalchemy_url
@@ -168,6 +167,7 @@ def _postgres() -> Iterator[Connection]:
     # here: SQLAlchemy would make every other command start later
     from sqlalchemy.exc import ProgrammingError
 
+    from pipeline.cli.checks.verdict import look_around
     from pipeline.store.session import open_store, transaction
 
     url = look_around(read_settings(), os.environ).database_url
