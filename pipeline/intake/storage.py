@@ -27,6 +27,10 @@ from pipeline.errors import EmptyRecording, FairscribeError, PartDown, Recording
 
 _KEY = re.compile(r"[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 
+TOMBSTONES = "erased"
+"""Folder of what says that a job was erased: `erased/<job id>`, with the time. A backup's are added
+to those that are there, never put in their place."""
+
 FULL = "Storage is full."
 _FULL_WORDS = ("No space left", "Disk quota exceeded", "File too large")
 """Of the disk, of this user, of the process: what the system calls it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from pipeline.scheduling.adaptive import AUTO_START, Mode, is_auto
 from pipeline.scheduling.policies import Policy, parse_policy
+from pipeline.settings.hosts import is_loopback
 
 DEFAULT_POLICY = "hrrn(2.5,300)"
 """Why this one: docs/decisions.md, entry 32."""
@@ -30,18 +30,6 @@ def default_home() -> Path:
         return Path("/var/lib/fairscribe")
     share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(share) / "fairscribe"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` can be reached from this machine only.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Settings(BaseModel):

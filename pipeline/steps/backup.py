@@ -20,14 +20,13 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from pipeline.errors import BadRequest, EmptyRecording, RecordingMissing
-from pipeline.intake.storage import Storage
+from pipeline.intake.storage import TOMBSTONES, Storage
 from pipeline.store import dump
 from pipeline.store.dump import Dump, TableFile
 from pipeline.store.session import transaction
 
 INDEX = "backup.json"
 FOLDERS = ("recordings", "packed")
-TOMBSTONES = "erased"
 
 _BLOCK = 1 << 20
 _NO_LIMIT = 1 << 62

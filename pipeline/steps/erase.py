@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from pipeline.caller import ANYONE, Caller
 from pipeline.crash_points import reach
 from pipeline.errors import NoSuchJob, RecordingMissing
-from pipeline.intake.storage import Storage
+from pipeline.intake.storage import TOMBSTONES, Storage
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.store import erasures, jobs, retention
@@ -25,9 +25,6 @@ from pipeline.store.accesses import Action
 from pipeline.store.erasures import Whose
 from pipeline.store.retention import DAY_S, Keep
 from pipeline.store.session import transaction
-
-TOMBSTONES = "erased"
-"""Folder in storage. A backup's are added to those that are there, never put in their place."""
 
 PAGE = 50
 """Jobs erased together."""

@@ -22,7 +22,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.caller import Caller, Scope
 from pipeline.errors import NoSuchKey
-from pipeline.store.rows import ago, now
+from pipeline.store.rows import ago, ahead, now
 from pipeline.store.tables import api_keys, jobs, tenants
 
 SECRET_BYTES = 32
@@ -103,7 +103,7 @@ def add(
         "rate_burst": rate_burst,
     }
     if lasts_s is not None:
-        values["expires_at"] = ago(-lasts_s)
+        values["expires_at"] = ahead(lasts_s)
     c.execute(insert(api_keys).values(**values))
     return _found(c, key_id), f"fs_{key_id}_{secret}"
 

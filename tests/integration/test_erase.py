@@ -17,10 +17,10 @@ from sqlalchemy import text
 
 from pipeline.caller import ANYONE, Caller, Scope
 from pipeline.errors import NoSuchJob
+from pipeline.intake.storage import TOMBSTONES
 from pipeline.parts import Parts
 from pipeline.steps.accept import Upload, accept
 from pipeline.steps.erase import (
-    TOMBSTONES,
     count_where,
     erase,
     erase_again,
