@@ -77,6 +77,8 @@ class FairscribeError(Exception):
         # a message that crossed a process boundary has it already
         advised = not self.advice or said.endswith(self.advice)
         self.message = said if advised else f"{said.rstrip('.')}. {self.advice}"
+        self.fact = said.removesuffix(self.advice).rstrip()
+        """What happened, without the advice: for who did not upload the file."""
         super().__init__(self.message)
 
 

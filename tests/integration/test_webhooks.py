@@ -17,9 +17,10 @@ import pytest
 import uuid_utils
 from sqlalchemy import text
 
+from pipeline.caller import ANYONE
 from pipeline.errors import PartDown, SignatureRefused
 from pipeline.fetch.poster import Poster
-from pipeline.job import SURVEY, State
+from pipeline.job import FINAL, SURVEY, State
 from pipeline.parts import Parts
 from pipeline.recording import Transcript
 from pipeline.steps.accept import Upload, accept
@@ -128,7 +129,7 @@ ENDS: list[tuple[Callable[[Parts, str], Any], str, str | None]] = [
     (failed_in_work, "failed", "engine_crashed_on_job"),
     (lambda parts, job_id: cancel(parts.store, parts.queues, job_id), "cancelled", None),
     (cancelled_in_work, "cancelled", None),
-    (lambda parts, _: cancel_batch(parts.store, parts.queues, "monday"), "cancelled", None),
+    (lambda parts, _: cancel_batch(parts.store, parts.queues, "monday", ANYONE), "cancelled", None),
 ]
 
 
@@ -173,6 +174,9 @@ def test_nothing_but_rows_move_changes_a_jobs_state() -> None:
     root = Path(__file__).resolve().parents[2]
     for path in (*root.glob("pipeline/**/*.py"), *root.glob("workers/**/*.py")):
         source = path.read_text("utf-8")
+        if path.name == "dump.py":  # a restore has jobs wait again, and ends none
+            assert not any(f"'{state.value}'" in source for state in FINAL)
+            continue
         for setting in re.findall(r"UPDATE jobs\b.*?\bSET\b(.*?)\bWHERE\b", source, re.DOTALL):
             assert not re.search(r"\bstate\s*=", setting), path
         if path.name == "rows.py":
