@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,19 +39,6 @@ from tests.web import Web, serving
 
 SECRET = new_secret()
 POSTER = Poster(timeout_s=5.0, private=True)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Web]:
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture
-def web(server: Web) -> Web:
-    server.asked.clear()
-    server.sent.clear()
-    return server
 
 
 def add(
