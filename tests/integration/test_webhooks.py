@@ -28,7 +28,8 @@ from pipeline.steps.cancel import cancel, cancel_batch
 from pipeline.steps.notify import notify
 from pipeline.steps.retry import retry
 from pipeline.steps.tidy import tidy
-from pipeline.store import deliveries, jobs, outbox, webhooks
+from pipeline.store import deliveries, erasures, jobs, outbox, webhooks
+from pipeline.store.accesses import Action
 from pipeline.store.deliveries import Delivery
 from pipeline.store.session import transaction
 from pipeline.store.webhooks import Webhook
@@ -234,7 +235,7 @@ def test_what_is_erased_leaves_no_delivery_and_the_log_forgets_in_time(parts: Pa
     hook = add(parts)
     erased, old, young = (failed_job(parts) for _ in range(3))
     with transaction(parts.store) as c:
-        jobs.erase(c, erased)
+        erasures.erase(c, [erased], ANYONE, Action.ERASED)
     aged = "UPDATE deliveries SET created_at = now() - interval '31 days' WHERE job_id = :id"
     sql(parts, aged, id=UUID(old))
     tidy(parts.store, parts.storage)
