@@ -18,7 +18,6 @@ import typer
 
 from pipeline.caller import ANYONE, Scope
 from pipeline.cli import show
-from pipeline.cli.checks.verdict import look_around
 from pipeline.cli.local import Json
 from pipeline.errors import BadRequest, PartDown
 from pipeline.settings import read_settings, sqlalchemy_url
@@ -44,7 +43,8 @@ def add_key(
     name: Annotated[str, typer.Argument(help="What people call it")],
     tenant: Tenant = "main",
     scope: Annotated[
-        list[Scope] | None, typer.Option(help="What it allows; may be repeated [submit, read]")
+        list[Scope] | None,
+        typer.Option(help="May be repeated; else submit and read"),
     ] = None,
     share: Annotated[
         float | None, typer.Option(min=0.0, help="The tenant's share, as `key share` sets it")
@@ -53,7 +53,7 @@ def add_key(
         float | None, typer.Option(min=0.0, help="Requests a second, 0 without limit")
     ] = None,
     burst: Annotated[int | None, typer.Option(min=1, help="Requests at once")] = None,
-    expires: Annotated[str | None, typer.Option(help="After 90d, 12h, 30m [never]")] = None,
+    expires: Annotated[str | None, typer.Option(help="After 90d, 12h, 30m; else never")] = None,
     json: Json = False,
 ) -> None:
     """Make a key and print it: it is shown this once."""
@@ -96,7 +96,7 @@ def list_keys(
     rows = [
         (
             *(key.id, key.tenant, show.printable(key.name), " ".join(key.scopes), key.state),
-            *(_moment(key.last_used_at), _moment(key.expires_at)),
+            *(show.moment(key.last_used_at), show.moment(key.expires_at)),
         )
         for key in found
     ]
@@ -165,9 +165,10 @@ def adopt(
 @contextmanager
 def _postgres() -> Iterator[Connection]:
     """A transaction in the Postgres of this installation. Raises `PartDown` when there is none."""
-    # here: SQLAlchemy would make every other command start later
+    # here: SQLAlchemy, and Celery among the checks, would make every other command start later
     from sqlalchemy.exc import ProgrammingError
 
+    from pipeline.cli.checks.verdict import look_around
     from pipeline.store.session import open_store, transaction
 
     url = look_around(read_settings(), os.environ).database_url
@@ -217,7 +218,3 @@ def _as_json(key: ApiKey) -> dict[str, Any]:
         if isinstance(value, datetime):
             told[name] = value.astimezone(UTC).isoformat()
     return told
-
-
-def _moment(moment: datetime | None) -> str:
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M") if moment else "–"

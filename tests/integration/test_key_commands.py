@@ -54,6 +54,9 @@ def test_the_first_key_is_made_before_anybody_may_call_and_opens_the_door(
     assert key.split("_", 2)[2] not in shown.out, "it is a secret"
     monkeypatch.setenv("FAIRSCRIBE_API_KEY", key[:-2] + "AA")
     assert "not known here" in keyed("list").err
+    wrong = service.api(look_around(read_settings(), os.environ))
+    assert (wrong.ok, "key_unknown" in wrong.said) == (False, True)
+    assert "`fairscribe key list`" in str(wrong.cure)
 
 
 def test_keys_are_listed_without_their_secrets_and_revoked_by_id(alone: Run) -> None:
