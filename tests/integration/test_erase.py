@@ -28,6 +28,7 @@ from pipeline.steps.erase import (
     erase_where,
     is_erased,
 )
+from pipeline.steps.tidy import tidy
 from pipeline.store import submissions, tables
 from pipeline.store.erasures import Whose
 from pipeline.store.retention import Keep
@@ -286,6 +287,26 @@ def test_a_row_that_a_restore_brings_back_is_erased_again_and_its_tombstone_has_
     os.utime(tomb, (0, 0))
     erase_again(parts.store, parts.storage, parts.queues, Keep())
     assert not tomb.exists()
+
+
+@pytest.mark.parametrize("stray", ["notes", ".DS_Store", "a note.txt", "deep/down"])
+def test_what_somebody_else_laid_among_the_tombstones_stops_no_erasure(
+    stray: str, parts: Parts
+) -> None:
+    job_id = driven.received(parts)
+    kept = row(parts, job_id)
+    erase(parts.store, parts.storage, parts.queues, job_id)
+    with transaction(parts.store) as c:
+        c.execute(tables.jobs.insert().values(dict(kept._mapping)))
+    for folder in (TOMBSTONES, "recordings", "packed"):
+        place = parts.settings.home / "storage" / folder / stray
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("x")
+        os.utime(place, (0, 0))
+    assert erase_again(parts.store, parts.storage, parts.queues, Keep()) == 1
+    assert left(parts) == set()
+    tidy(parts.store, parts.storage)
+    assert (parts.settings.home / "storage" / TOMBSTONES / stray).exists()
 
 
 def test_whole_jobs_go_when_their_days_are_over(parts: Parts) -> None:
