@@ -145,21 +145,22 @@ def adopt(
     tenant: Annotated[str, typer.Argument(help="As keys name it")],
     json: Json = False,
 ) -> None:
-    """Give a tenant all jobs that came while keys were off, and belong to nobody."""
+    """Give a tenant all jobs and webhooks that came while keys were off, and belong to nobody."""
     _check_tenant(tenant)
-    adopted, after = 0, None
+    adopted, webhooks, after = 0, 0, None
     while True:
         with _postgres() as c:
             from pipeline.store import keys
 
             found, after = keys.adopt_page(c, tenant, after, PAGE)
-        adopted += found
+            heard = keys.adopt_webhooks(c, tenant)
+        adopted, webhooks = adopted + found, webhooks + heard
         if after is None:
             break
     if json:
-        show.print_json({"tenant": tenant, "adopted": adopted})
+        show.print_json({"tenant": tenant, "adopted": adopted, "webhooks": webhooks})
     else:
-        print(f"{tenant}  {adopted:,} jobs")
+        print(f"{tenant}  {adopted:,} jobs, {webhooks:,} webhooks")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from uuid import UUID
 
 from sqlalchemy import Engine
 
@@ -109,7 +110,8 @@ def erase_again(store: Engine, storage: Storage, queues: Queues, keep: Keep) -> 
     are dropped when accesses are forgotten: no backup should be older.
     """
     erased, page = 0, PAGE * 10
-    tombs = [(key.partition("/")[2], age_s) for key, age_s in storage.keys(TOMBSTONES)]
+    named = ((key.partition("/")[2], age_s) for key, age_s in storage.keys(TOMBSTONES))
+    tombs = [(name, age_s) for name, age_s in named if _is_job_id(name)]
     for start in range(0, len(tombs), page):
         ids = [job_id for job_id, _ in tombs[start : start + page]]
         with transaction(store) as c:
@@ -171,6 +173,14 @@ def _erase(
     for job_id in ids:
         log().info("erased", job_id=job_id)
     return erased
+
+
+def _is_job_id(name: str) -> bool:
+    """Whether a file among the tombstones is one: whatever else lies there stops no erasure."""
+    try:
+        return str(UUID(name)) == name
+    except ValueError:
+        return False
 
 
 def _bury(storage: Storage, job_id: str) -> None:

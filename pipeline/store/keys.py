@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql import insert
 from pipeline.caller import Caller, Scope
 from pipeline.errors import NoSuchKey
 from pipeline.store.rows import ago, ahead, now
-from pipeline.store.tables import api_keys, jobs, tenants
+from pipeline.store.tables import api_keys, jobs, tenants, webhooks
 
 SECRET_BYTES = 32
 
@@ -142,6 +142,12 @@ def adopt_page(c: Connection, tenant: str, after: str | None, limit: int) -> tup
     ids = list(c.scalars(query.order_by(jobs.c.id).limit(limit).with_for_update()))
     c.execute(update(jobs).where(jobs.c.id.in_(ids)).values(tenant=tenant))
     return len(ids), str(ids[-1]) if len(ids) == limit else None
+
+
+def adopt_webhooks(c: Connection, tenant: str) -> int:
+    """Give `tenant` the webhooks that belong to nobody; how many."""
+    theirs = update(webhooks).where(webhooks.c.tenant.is_(None)).values(tenant=tenant)
+    return int(c.execute(theirs).rowcount)
 
 
 def kept(c: Connection, key_id: str) -> Kept | None:

@@ -292,6 +292,7 @@ def test_eight_attempts_more_and_more_patient_then_it_is_given_up(parts: Parts, 
         (503, "900", 900.0),
         (429, "900", 900.0),
         (429, "99999999", 86_400.0),  # not for years
+        (429, "9" * 400, 86_400.0),
         (500, "900", 30.0),  # only those two mean it
         (503, "tomorrow", 30.0),
     ],
