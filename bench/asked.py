@@ -76,7 +76,7 @@ def _ask(given: Any, folder: Path, database_url: str, redis_url: str) -> dict[st
     command += ["--port", str(port), "--log-level", "warning"]
     api = subprocess.Popen(command, env=os.environ | env)
     try:
-        _until_ready(port)
+        until_answered(port, api)
         took_s = _served(given, port, ids)
     finally:
         api.terminate()
@@ -125,16 +125,17 @@ def _row(place: Waiting) -> dict[str, Any]:
     }
 
 
-def _until_ready(port: int, within_s: float = 60.0) -> None:
+def until_answered(port: int, api: subprocess.Popen[bytes], within_s: float = 60.0) -> None:
+    """The API takes connections. Raises `SystemExit` when it does not."""
     end_s = time.monotonic() + within_s
-    while time.monotonic() < end_s:
+    while time.monotonic() < end_s and api.poll() is None:
         try:
-            http.client.HTTPConnection("127.0.0.1", port, timeout=5).connect()
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
         except OSError:
             time.sleep(0.1)
         else:
             return
-    raise TimeoutError("the API does not answer")
+    raise SystemExit("the API does not answer")
 
 
 def _served(given: Any, port: int, ids: list[str]) -> list[float]:

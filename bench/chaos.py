@@ -36,11 +36,11 @@ from pathlib import Path
 from typing import Any
 
 from bench import chaos_proof
-from bench.chaos_breaker import Breaker, Heal, Strike
 from bench.chaos_faults import KILLS, SHARED, STANDS, flushall, redis_answers_lost, stop_worker
 from bench.chaos_house import House, house
 from bench.chaos_jobs import Feed
 from bench.chaos_proof import Leases, Verdict
+from bench.chaos_striker import Heal, Strike, Striker
 from bench.chaos_worker import SABOTAGE
 from pipeline.steps.reclaim import GAP_S
 
@@ -57,8 +57,8 @@ TELL_S = 5.0
 class Storm:
     """Strikes, and heals when it is time."""
 
-    def __init__(self, breaker: Breaker, until_s: float) -> None:
-        self._breaker, self._until_s = breaker, until_s
+    def __init__(self, striker: Striker, until_s: float) -> None:
+        self._striker, self._until_s = striker, until_s
         self._heals: list[tuple[float, int, Heal]] = []
         self._numbers = itertools.count()
         self.faults: Counter[str] = Counter()
@@ -70,15 +70,15 @@ class Storm:
 
     def strike(self, kinds: Sequence[Strike], every_s: float) -> None:
         """One after the other, in an order of chance, while there is time."""
-        for kind in self._breaker.chance.sample(kinds, len(kinds)):
+        for kind in self._striker.chance.sample(kinds, len(kinds)):
             if self.over:
                 return
-            if struck := kind(self._breaker):
+            if struck := kind(self._striker):
                 self.faults[kind.__name__] += 1
                 lasts_s, heal = struck
                 at_s = time.monotonic() + lasts_s
                 heapq.heappush(self._heals, (at_s, next(self._numbers), heal))
-            self.rest(every_s * self._breaker.chance.uniform(0.6, 1.4))
+            self.rest(every_s * self._striker.chance.uniform(0.6, 1.4))
 
     def rest(self, seconds: float) -> None:
         """Strike at nothing for a while; heal what is due."""
@@ -101,13 +101,13 @@ class Storm:
         """Heal all, now."""
         while self._heals:
             heapq.heappop(self._heals)[2]()
-        self._breaker.house.heal()
+        self._striker.house.heal()
 
 
-def play(storm: Storm, breaker: Breaker) -> None:
+def play(storm: Storm, striker: Striker) -> None:
     """One round, or what there is time for of it."""
-    lease_s = breaker.lease_s
-    breaker.calm = True
+    lease_s = striker.lease_s
+    striker.calm = True
     storm.strike([flushall], 0.0)
     storm.rest_until_healed()
     storm.strike([redis_answers_lost], 0.0)
@@ -118,9 +118,9 @@ def play(storm: Storm, breaker: Breaker) -> None:
         storm.rest(lease_s + GAP_S)  # reapers trust nothing for a lease after a pause
     storm.strike(KILLS, KILL_EVERY_S)
     storm.rest(lease_s + 2.0)  # the last kill is timed with all else well, too
-    breaker.calm = False
+    striker.calm = False
     storm.strike(STANDS, KILL_EVERY_S)
-    breaker.house.copy_redis(breaker.house.home / "old-redis")
+    striker.house.copy_redis(striker.house.home / "old-redis")
     storm.strike(SHARED, SHARED_EVERY_S)
     storm.settle()
     if not storm.over:
@@ -152,14 +152,14 @@ def run(given: argparse.Namespace) -> tuple[Verdict, dict[str, Any]]:
         with here.database() as c:
             c.execute(chaos_proof.WITNESS)
         feed, leases = Feed(here, given.seed), Leases(here)
-        breaker = Breaker(here, random.Random(given.seed), feed.put_in_long)
+        striker = Striker(here, random.Random(given.seed), feed.put_in_long)
         feed.start()
         leases.start()
         _wait_for_first(here)
         began_s = time.monotonic()
-        storm = Storm(breaker, began_s + given.seconds)
+        storm = Storm(striker, began_s + given.seconds)
         while not storm.over:
-            play(storm, breaker)
+            play(storm, striker)
             done = sum(storm.faults.values())
             print(f"{time.monotonic() - began_s:4.0f} s: {done} faults", file=sys.stderr)
         feed.stop()
@@ -168,9 +168,9 @@ def run(given: argparse.Namespace) -> tuple[Verdict, dict[str, Any]]:
         left = wait_for_quiet(here)
         quiet_s = time.monotonic() - healed_s
         leases.stop()
-        verdict = chaos_proof.judge(here, feed, leases, breaker.flushes)
+        verdict = chaos_proof.judge(here, feed, leases, striker.flushes)
         verdict.leftovers = [one for one in left if not one[0].isdigit()]
-        figures = {**_figures(given, storm, breaker, feed), "quiet_s": round(quiet_s, 1)}
+        figures = {**_figures(given, storm, striker, feed), "quiet_s": round(quiet_s, 1)}
         if given.logs:
             shutil.copytree(here.folder.logs, given.logs, dirs_exist_ok=True)
     verdict.leftovers += here.left_running()
@@ -190,10 +190,10 @@ def _wait_for_first(here: House) -> None:
 
 
 def _figures(
-    given: argparse.Namespace, storm: Storm, breaker: Breaker, feed: Feed
+    given: argparse.Namespace, storm: Storm, striker: Striker, feed: Feed
 ) -> dict[str, Any]:
-    calm = chaos_proof.recoveries(breaker.house, breaker.kills, calm=True)
-    stormy = chaos_proof.recoveries(breaker.house, breaker.kills, calm=False)
+    calm = chaos_proof.recoveries(striker.house, striker.kills, calm=True)
+    stormy = chaos_proof.recoveries(striker.house, striker.kills, calm=False)
     return {
         "recovery_p50_s": round(statistics.median(calm), 2) if calm else None,
         "recovery_p99_s": round(calm[int(0.99 * (len(calm) - 1))], 2) if calm else None,
@@ -201,7 +201,7 @@ def _figures(
         "recovered": len(calm),
         "recovery_stormy_max_s": round(stormy[-1], 2) if stormy else None,
         "uploads_refused": feed.refused,
-        "ended_alone": breaker.house.ended_alone,
+        "ended_alone": striker.house.ended_alone,
         "lease_s": given.lease,
         "seed": given.seed,
         "faults_by_kind": dict(sorted(storm.faults.items())),

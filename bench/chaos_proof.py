@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 import redis
 
-from bench.chaos_breaker import Flushed, Killed
 from bench.chaos_house import House
 from bench.chaos_jobs import OURS, Feed, heard_in
+from bench.chaos_striker import Flushed, Killed
 from pipeline.intake.storage import Storage
 from pipeline.job import STAGES
 from pipeline.queue import keys

@@ -30,7 +30,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from bench.asked import wait_in_line
+from bench.asked import until_answered, wait_in_line
 from bench.demo import throwaway_home
 from pipeline.parts import Parts, open_parts
 from pipeline.settings import read_settings, sqlalchemy_url
@@ -246,19 +246,6 @@ def api_process(home: Path) -> Iterator[tuple[Parts, int, int]]:
         finally:
             valkey.stop()
             postgres.stop()
-
-
-def until_answered(port: int, api: subprocess.Popen[bytes], within_s: float = 60.0) -> None:
-    """The API takes connections. Raises `SystemExit` when it does not."""
-    end_s = time.monotonic() + within_s
-    while time.monotonic() < end_s and api.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise SystemExit("the API does not answer")
 
 
 def cpu_s(pid: int) -> float:

@@ -34,17 +34,17 @@
      +- NoSuchCall
      +- NoSuchModel
      +- NoSuchTrial
+     +- NoSuchKey
+     +- NoSuchWebhook
+     +- NoSuchDelivery
+     +- NoRecording                of this job, or none yet
+     +- Erased                     it was there; its days were over, or somebody erased it
      +- TrialRunning               another trial of a policy has not ended
      +- TooFewJobs                 nothing can be foretold by so few recorded jobs
      +- TranscriptNotReady
      +- NotRetryable               a retry of a job that has not failed, or has nothing to try with
      +- RequestInProgress          the same Idempotency-Key is being carried out
-     +- NoSuchKey
-     +- NoSuchWebhook
-     +- NoSuchDelivery
-     +- NoRecording                of this job, or none yet
      +- SignatureRefused           a webhook's message was not signed by us, or is an old one
-     +- Erased                     it was there; its days were over, or somebody erased it
      +- NotAllowed                 who asks may not
      |   +- KeyMissing
      |   +- KeyUnknown
@@ -77,6 +77,8 @@ class FairscribeError(Exception):
         # a message that crossed a process boundary has it already
         advised = not self.advice or said.endswith(self.advice)
         self.message = said if advised else f"{said.rstrip('.')}. {self.advice}"
+        self.fact = said.removesuffix(self.advice).rstrip()
+        """What happened, without the advice: for who did not upload the file."""
         super().__init__(self.message)
 
 
@@ -300,6 +302,36 @@ class NoSuchTrial(FairscribeError):
     code = "no_such_trial"
 
 
+class NoSuchKey(FairscribeError):
+    """There is no API key with this id."""
+
+    code = "no_such_key"
+
+
+class NoSuchWebhook(FairscribeError):
+    """There is no webhook with this id."""
+
+    code = "no_such_webhook"
+
+
+class NoSuchDelivery(FairscribeError):
+    """There is no delivery with this id."""
+
+    code = "no_such_delivery"
+
+
+class NoRecording(FairscribeError):
+    """There is no recording of this job: it was refused, or is not fetched yet."""
+
+    code = "no_recording"
+
+
+class Erased(FairscribeError):
+    """It was erased: its days were over."""
+
+    code = "erased"
+
+
 class TrialRunning(FairscribeError):
     """Another trial of a policy runs; stop it, or wait for its end."""
 
@@ -330,69 +362,10 @@ class RequestInProgress(FairscribeError):
     code = "request_in_progress"
 
 
-class BadRequest(FairscribeError):
-    """The request cannot be understood."""
-
-    code = "bad_request"
-
-
-class KeyReused(BadRequest):
-    """The Idempotency-Key was used before, for another request."""
-
-    code = "idempotency_key_reused"
-
-
-class UploadTooSlow(BadRequest):
-    """The upload stood still, or came too slowly; send it again."""
-
-    code = "upload_too_slow"
-
-
-class OutOfRange(BadRequest):
-    """The recording does not have the bytes that were asked for."""
-
-    code = "range_not_satisfiable"
-
-    def __init__(self, size_bytes: int = 0) -> None:
-        self.size_bytes = size_bytes
-        """What it has."""
-        super().__init__()
-
-
-class NoRecording(FairscribeError):
-    """There is no recording of this job: it was refused, or is not fetched yet."""
-
-    code = "no_recording"
-
-
-class NoSuchKey(FairscribeError):
-    """There is no API key with this id."""
-
-    code = "no_such_key"
-
-
-class NoSuchWebhook(FairscribeError):
-    """There is no webhook with this id."""
-
-    code = "no_such_webhook"
-
-
-class NoSuchDelivery(FairscribeError):
-    """There is no delivery with this id."""
-
-    code = "no_such_delivery"
-
-
 class SignatureRefused(FairscribeError):
     """The message was not signed with this secret, or was changed."""
 
     code = "signature_refused"
-
-
-class Erased(FairscribeError):
-    """It was erased: its days were over."""
-
-    code = "erased"
 
 
 class NotAllowed(FairscribeError):
@@ -440,6 +413,35 @@ class BacklogFull(ComeLater):
     """More audio waits than this installation takes in; send it again later."""
 
     code = "backlog_full"
+
+
+class BadRequest(FairscribeError):
+    """The request cannot be understood."""
+
+    code = "bad_request"
+
+
+class KeyReused(BadRequest):
+    """The Idempotency-Key was used before, for another request."""
+
+    code = "idempotency_key_reused"
+
+
+class UploadTooSlow(BadRequest):
+    """The upload stood still, or came too slowly; send it again."""
+
+    code = "upload_too_slow"
+
+
+class OutOfRange(BadRequest):
+    """The recording does not have the bytes that were asked for."""
+
+    code = "range_not_satisfiable"
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
+        """What it has."""
+        super().__init__()
 
 
 class BadSetting(FairscribeError):

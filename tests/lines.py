@@ -13,12 +13,12 @@ import uuid_utils.compat as uuid_utils
 from sqlalchemy import Connection, func, select, update
 
 from pipeline.errors import LeaseLost
-from pipeline.job import SURVEY, TRANSCRIBE, State, Ticket
+from pipeline.job import SURVEY, TRANSCRIBE, JobView, State, Ticket
 from pipeline.parts import Parts
 from pipeline.recording import SAMPLE_RATE_HZ, Piece, Plan, Probe, Window
 from pipeline.scheduling.policies import Waiting
 from pipeline.scheduling.work import bucket_of, predicted_work_s
-from pipeline.store import jobs, partials, tables
+from pipeline.store import jobs, partials, tables, views
 from pipeline.store.partials import HeardWindow
 from pipeline.store.session import transaction
 from workers.app import make_app
@@ -104,6 +104,21 @@ def states(parts: Parts) -> dict[State, int]:
     with transaction(parts.store) as c:
         rows = c.execute(select(column, func.count()).group_by(column)).all()
     return {State(state): count for state, count in rows}
+
+
+def view(parts: Parts, job_id: str) -> JobView:
+    """The job as people see it."""
+    with transaction(parts.store) as c:
+        found = views.view(c, job_id)
+    assert found is not None
+    return found
+
+
+def set_to(parts: Parts, **values: float) -> None:
+    """Change settings before a puller reads them."""
+    object.__setattr__(parts, "settings", parts.settings.model_copy(update=values))
+    for queue in parts.queues.values():
+        queue.lease_ms = int(parts.settings.lease_s * 1000)
 
 
 def save_window(c: Connection, ticket: Ticket, index: int, heard: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Where parts listen: ports that are free, addresses to print, whether somebody answers there."""
+"""Where parts listen: ports that are free, whether somebody answers there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 
 from pipeline.errors import BadSetting
-from pipeline.settings import is_loopback as is_loopback
+from pipeline.settings import nearby
 
 
 def take_ports(**wanted: tuple[str, int]) -> dict[str, int]:
@@ -32,17 +32,6 @@ def take_ports(**wanted: tuple[str, int]) -> dict[str, int]:
                 ) from error
             ports[name] = int(line.getsockname()[1])
     return ports
-
-
-def nearby(host: str) -> str:
-    """An address of this machine at which something that listens on `host` is reached."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
-def address(host: str, port: int) -> str:
-    """The URL at which this machine reaches what listens on `host` and `port`."""
-    near = nearby(host)
-    return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
 
 
 def answers_health(host: str, port: int) -> Callable[[], bool]:

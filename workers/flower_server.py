@@ -14,8 +14,7 @@ import sys
 from typing import Any
 
 from pipeline.errors import BadSetting
-from pipeline.settings import Settings, read_settings
-from workers.addresses import is_loopback
+from pipeline.settings import Settings, is_loopback, read_settings
 
 PURGE_AFTER_S = 600
 """A worker not heard of for this long is listed no more: containers come back under new names."""

@@ -16,8 +16,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.settings import Settings
-from workers.addresses import address, answers_health, answers_port, take_ports
+from pipeline.settings import Settings, address
+from workers.addresses import answers_health, answers_port, take_ports
 from workers.command_lines import command_line
 from workers.flower_server import flower_options
 from workers.part import Part, command

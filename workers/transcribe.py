@@ -105,7 +105,7 @@ class TranscribeWork:
 
     async def recover(self, death: EngineDead) -> None:
         """A dead engine is started anew in this same process, one that hangs is ended first. One
-        whose memory was full gets half the slots, and keeps them: see docs/decisions.md.
+        whose memory was full gets half the slots, and keeps them (docs/decisions.md, entry 75).
         """
         if self._deaf >= DEAF_LIMIT:
             raise death

@@ -11,10 +11,11 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from pipeline.api.described import problems
 from pipeline.api.given import GivenCaller, GivenParts, needs
+from pipeline.api.rate import rate_of
 from pipeline.caller import Scope
 from pipeline.errors import BadRequest, PartDown
 from pipeline.store import accesses
-from pipeline.store.accesses import Access
+from pipeline.store.accesses import Access, Action
 from pipeline.store.session import transaction
 
 router = APIRouter(tags=["access"])
@@ -37,8 +38,7 @@ class AccessView(BaseModel):
 
     at: datetime = Field(description="When")
     action: str = Field(
-        description="What was done: read, listened, erased, key_added, key_revoked",
-        examples=["read"],
+        description=f"What was done: {', '.join(Action)}", examples=[Action.READ.value]
     )
     job_id: UUID | None = Field(description="To which job; null: to a key")
     key_id: str | None = Field(
@@ -69,14 +69,13 @@ class AccessPage(BaseModel):
 @router.get("/v1/me", summary="Read who I am", responses=problems(PartDown))
 def read_me(caller: GivenCaller, parts: GivenParts) -> Me:
     """What the service knows of the key that asks. Where keys are off everybody may do all."""
-    settings = parts.settings
-    rate, burst = caller.rate_per_s, caller.rate_burst
+    rate = rate_of(caller, parts.settings)
     return Me(
         key_id=caller.key_id,
         tenant=caller.tenant,
         scopes=sorted(caller.scopes),
-        rate_per_s=settings.rate_per_s if rate is None else rate,
-        rate_burst=settings.rate_burst if burst is None else burst,
+        rate_per_s=rate.per_s,
+        rate_burst=rate.burst,
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.api.described import problems
 from pipeline.api.given import GivenParts, GivenSubmitter
+from pipeline.api.said import keepable
 from pipeline.errors import BadRequest, PartDown
 from pipeline.steps.erase import count_where, erase_where
 from pipeline.store.erasures import Wanted, Whose
@@ -71,7 +72,7 @@ def erase_all(parts: GivenParts, caller: GivenSubmitter, asked: Erasure) -> Eras
 
 
 def _batch(batch_id: str | None) -> str | None:
-    if batch_id is not None and (not batch_id or "\0" in batch_id):
+    if batch_id is not None and (not batch_id or not keepable(batch_id)):
         raise BadRequest("batch_id is not one that can exist.")
     return batch_id
 
@@ -83,11 +84,13 @@ def _fields(given: dict[str, Any] | None) -> dict[str, Wanted]:
     if not 1 <= len(given) <= FIELDS:
         raise BadRequest(f"metadata names 1 to {FIELDS} fields.")
     for name, value in given.items():
-        if not 1 <= len(name) <= LIMIT or "\0" in name:
+        if not 1 <= len(name) <= LIMIT or not keepable(name):
             raise BadRequest(f"A field of metadata has a name of 1 to {LIMIT} characters.")
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise BadRequest("A field of metadata is a text or a number: all else fits too many.")
-        if isinstance(value, str) and (not value.strip() or len(value) > LIMIT or "\0" in value):
+        if isinstance(value, str) and not (
+            value.strip() and len(value) <= LIMIT and keepable(value)
+        ):
             raise BadRequest(f"A text in metadata has 1 to {LIMIT} characters, not only blanks.")
         if isinstance(value, float) and value - value != 0:
             raise BadRequest("A number in metadata is finite.")

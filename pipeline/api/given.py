@@ -15,7 +15,7 @@ from pipeline.caller import Caller, Scope
 from pipeline.errors import NoSuchBatch, NoSuchCall, NoSuchJob, ScopeMissing
 from pipeline.job import JobView
 from pipeline.parts import Parts
-from pipeline.settings import Settings
+from pipeline.settings import Settings, address, nearby
 from pipeline.store import views
 from pipeline.store.session import transaction
 from pipeline.transcript.legs import CALL_ID_LIMIT
@@ -118,9 +118,9 @@ def flower_of(settings: Settings) -> str | None:
     """Where people reach Flower, as far as the settings tell; None when they do not."""
     if settings.flower_url is not None:
         return settings.flower_url.rstrip("/")
-    host = f"[{settings.flower_host}]" if ":" in settings.flower_host else settings.flower_host
-    known = settings.flower_port and host not in ("0.0.0.0", "[::]")
-    return f"http://{host}:{settings.flower_port}" if known else None
+    # of what listens everywhere only this machine knows an address
+    known = settings.flower_port and nearby(settings.flower_host) == settings.flower_host
+    return address(settings.flower_host, settings.flower_port) if known else None
 
 
 GivenCaller = Annotated[Caller, Depends(_caller_with(*Scope))]
@@ -128,7 +128,6 @@ GivenCaller = Annotated[Caller, Depends(_caller_with(*Scope))]
 GivenSubmitter = Annotated[Caller, Depends(_caller_with(Scope.SUBMIT))]
 GivenReader = Annotated[Caller, Depends(_caller_with(Scope.READ))]
 GivenListener = Annotated[Caller, Depends(_caller_with(Scope.LISTEN))]
-GivenOperator = Annotated[Caller, Depends(_caller_with(Scope.OPERATE))]
 GivenOnlooker = Annotated[Caller, Depends(_caller_with(Scope.READ, Scope.OPERATE))]
 GivenWaiting = Annotated[Waiting, Depends(_waiting)]
 GivenBacklog = Annotated[Backlog, Depends(_backlog)]

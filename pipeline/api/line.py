@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from sqlalchemy import Connection
 
 from pipeline.api.bodies import p50_s, p90_s
 from pipeline.api.described import problems
@@ -53,9 +55,9 @@ def read_queue(
     """How many jobs wait and are in work at each stage, who goes first and when it will be done.
 
     Whoever may not `operate` sees its own jobs only, at their places among all, and the counts.
+    What a file is called is told to those only who may `read` its job: people are named in it.
     """
     all_of_it = caller.may(Scope.OPERATE)
-    caller = ANYONE if all_of_it else caller
     outlook = look(parts)
     with transaction(parts.store) as c:
         decided = policies.newest(c)
@@ -86,15 +88,17 @@ def _head(
     parts: Parts, stage: Stage, outlook: Outlook, limit: int, caller: Caller
 ) -> list[QueuedJob]:
     """Who goes first at `stage`. What the index still holds but has moved on is left out, and so
-    are jobs that do not exist for `caller`.
+    are jobs that are not shown to `caller`.
     """
     policy = outlook.policies[stage.name]
     places = parts.queues[stage.name].order.head(limit, policy, outlook.now_ms)
     found_times = outlook.head_times(stage, places)
     with transaction(parts.store) as c:
-        found = views.views(c, [place.job_id for place in places], caller)
+        ids = [place.job_id for place in places]
+        found = views.views(c, ids, ANYONE if caller.may(Scope.OPERATE) else caller)
+        readable = _readable(c, ids, caller)
     return [
-        _queued(number, place, found[place.job_id], stage, outlook, times)
+        _queued(number, place, found[place.job_id], stage, outlook, times, readable)
         for number, (place, times) in enumerate(zip(places, found_times, strict=True), 1)
         if place.job_id in found and found[place.job_id].state is stage.waiting
     ]
@@ -107,13 +111,14 @@ def _queued(
     stage: Stage,
     outlook: Outlook,
     times: Times | None,
+    readable: Collection[str],
 ) -> QueuedJob:
     wait_s = max(0, outlook.now_ms - place.arrival_ms) / 1000
     work_s = bucket_work_s(place.bucket)
     return QueuedJob(
         position=number,
         id=place.job_id,
-        file_name=view.file_name,
+        file_name=view.file_name if view.id in readable else None,
         stage=stage.name,  # type: ignore[arg-type]
         wait_s=round(wait_s, 3),
         work_s=round(work_s, 3),
@@ -130,10 +135,10 @@ def _in_hand(
 ) -> list[JobInHand]:
     """Jobs workers have at `stage`, the nearest to its end first, those without forecast last."""
     held = [job for job in outlook.in_hand if job.state is stage.working]
-    if caller is not ANYONE:
-        with transaction(parts.store) as c:
-            own = views.views(c, [job.place.job_id for job in held], caller)
-        held = [job for job in held if job.place.job_id in own]
+    with transaction(parts.store) as c:
+        readable = _readable(c, [job.place.job_id for job in held], caller)
+    if not caller.may(Scope.OPERATE):
+        held = [job for job in held if job.place.job_id in readable]
     # forecasts cost: they are made for those with least left, who are nearly always the next to end
     held = sorted(held, key=lambda job: job.windows_total - job.windows_done)[:limit]
     times = [outlook.times(job) if n < HEAD else None for n, job in enumerate(held)]
@@ -141,13 +146,20 @@ def _in_hand(
         zip(held, times, strict=True),
         key=lambda row: (row[1].p50_s if row[1] else math.inf, row[0].place.job_id),
     )
-    return [_held(stage, job, its) for job, its in order]
+    return [_held(stage, job, its, readable) for job, its in order]
 
 
-def _held(stage: Stage, job: Standing, times: Times | None) -> JobInHand:
+def _readable(c: Connection, job_ids: Sequence[str], caller: Caller) -> Collection[str]:
+    """Those of these jobs that `caller` may read."""
+    if caller.key_id is None:
+        return set(job_ids)
+    return views.views(c, job_ids, caller).keys() if caller.may(Scope.READ) else set()
+
+
+def _held(stage: Stage, job: Standing, times: Times | None, readable: Collection[str]) -> JobInHand:
     return JobInHand(
         id=job.place.job_id,
-        file_name=job.file_name,
+        file_name=job.file_name if job.place.job_id in readable else None,
         stage=stage.name,  # type: ignore[arg-type]
         worker=job.worker,
         since_s=round(job.since_s, 3),

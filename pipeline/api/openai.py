@@ -17,7 +17,8 @@ from starlette.concurrency import run_in_threadpool
 from pipeline.api.backlog import Backlog, guessed_s
 from pipeline.api.described import openai_problems
 from pipeline.api.door import revoked
-from pipeline.api.form import Limits, asks_first, read_form
+from pipeline.api.form import asks_first, read_form
+from pipeline.api.form_reader import Limits
 from pipeline.api.given import (
     GivenBacklog,
     GivenParts,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from pipeline.api.form import File, Form
+from pipeline.api.form_reader import File, Form
 from pipeline.api.openai_errors import BadParameter, ModelNotFound
 from pipeline.job import AUTO
 from pipeline.settings import Settings

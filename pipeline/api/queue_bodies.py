@@ -22,7 +22,9 @@ class QueuedJob(BaseModel):
 
     position: int = Field(description="Place in the queue of its stage, from 1", examples=[1])
     id: str = Field(examples=[JOB_ID])
-    file_name: str = Field(examples=["call-0001.wav"])
+    file_name: str | None = Field(
+        description="null: the key may not read this job", examples=["call-0001.wav"]
+    )
     stage: Literal["survey", "transcribe"] = Field(examples=["transcribe"])
     wait_s: float = Field(description="W: since it came", examples=[30.0])
     work_s: float = Field(description="S: predicted work in reference slot seconds", examples=[6.0])
@@ -44,7 +46,9 @@ class JobInHand(BaseModel):
     """One job a worker has."""
 
     id: str = Field(examples=[JOB_ID])
-    file_name: str = Field(examples=["call-0002.wav"])
+    file_name: str | None = Field(
+        description="null: the key may not read this job", examples=["call-0002.wav"]
+    )
     stage: Literal["survey", "transcribe"] = Field(examples=["transcribe"])
     worker: str | None = Field(examples=["transcribe@gpu-1"])
     since_s: float = Field(description="Since it was taken in hand", examples=[2.5])

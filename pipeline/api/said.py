@@ -87,7 +87,7 @@ def said(fields: Mapping[str, Any], max_duration_s: float) -> dict[str, Any]:
 def _batch_id(given: Any) -> str:
     if given in (None, ""):
         return str(uuid_utils.uuid7())
-    if not isinstance(given, str) or len(given) > BATCH_ID_LIMIT or not _keepable(given):
+    if not isinstance(given, str) or len(given) > BATCH_ID_LIMIT or not keepable(given):
         raise BadRequest(f"batch_id is a text of at most {BATCH_ID_LIMIT} characters.")
     return given
 
@@ -163,7 +163,8 @@ def _check_kept(value: Any, depth_left: int) -> None:
         _check_kept(one, depth_left - 1)
 
 
-def _keepable(text: str) -> bool:
+def keepable(text: str) -> bool:
+    """Whether Postgres can keep it: no NUL, no half of a surrogate pair."""
     try:
         return b"\0" not in text.encode("utf-8")
     except UnicodeEncodeError:  # half of a surrogate pair, by JSON

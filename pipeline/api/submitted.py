@@ -13,7 +13,8 @@ from typing import Any
 from starlette.requests import Request
 
 from pipeline.api.arriving import arriving
-from pipeline.api.form import File, Form, Limits, read_form
+from pipeline.api.form import read_form
+from pipeline.api.form_reader import File, Form, Limits
 from pipeline.api.said import TEXTS, said
 from pipeline.errors import BadRequest
 from pipeline.fetch.urls import checked_url

@@ -13,7 +13,8 @@ from starlette.concurrency import run_in_threadpool
 from pipeline.api.backlog import Backlog, audio_s
 from pipeline.api.bodies import AcceptedFile, Reason, Submission
 from pipeline.api.described import BINARY, problems
-from pipeline.api.form import Limits, asks_first
+from pipeline.api.form import asks_first
+from pipeline.api.form_reader import Limits
 from pipeline.api.given import GivenBacklog, GivenParts, GivenSubmitter
 from pipeline.api.idempotency import Carried, checked_key, once
 from pipeline.api.problems import public_message

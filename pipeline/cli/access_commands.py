@@ -80,6 +80,6 @@ def audit(
         show.print_json({"accesses": found, "next_cursor": cursor})
         return
     columns = ("at", "action", "job", "key", "tenant", "detail")
-    names = ("at", "action", "job_id", "key_id", "tenant", "detail")
-    rows = [[show.printable(str(one[name] or "–")) for name in names] for one in found]
+    names = ("action", "job_id", "key_id", "tenant", "detail")
+    rows = [[show.moment(one["at"]), *(one[name] for name in names)] for one in found]
     show.print_table("Who had what", columns, rows)

@@ -20,7 +20,7 @@ from pipeline.cli import show
 from pipeline.cli.local import Json
 from pipeline.cli.service import connect
 from pipeline.errors import BadRequest
-from pipeline.settings import read_settings
+from pipeline.settings import PREFIX, read_settings
 
 if TYPE_CHECKING:
     from pipeline.parts import Parts
@@ -73,7 +73,7 @@ def retention(json: Json = False) -> None:
         show.print_json({"kept": kept})
         return
     told = [
-        (what, "for ever" if days is None else f"{days:g} days", f"{count:,}", name)
+        (what, "for ever" if days is None else f"{days:g} days", count, PREFIX + name.upper())
         for what, name, days, count in rows
     ]
     show.print_table("Kept after a job ended", ["what", "how long", "due now", "setting"], told)

@@ -43,7 +43,8 @@ def add_key(
     name: Annotated[str, typer.Argument(help="What people call it")],
     tenant: Tenant = "main",
     scope: Annotated[
-        list[Scope] | None, typer.Option(help="What it allows; may be repeated [submit, read]")
+        list[Scope] | None,
+        typer.Option(help="May be repeated; else submit and read"),
     ] = None,
     share: Annotated[
         float | None, typer.Option(min=0.0, help="The tenant's share, as `key share` sets it")
@@ -52,7 +53,7 @@ def add_key(
         float | None, typer.Option(min=0.0, help="Requests a second, 0 without limit")
     ] = None,
     burst: Annotated[int | None, typer.Option(min=1, help="Requests at once")] = None,
-    expires: Annotated[str | None, typer.Option(help="After 90d, 12h, 30m [never]")] = None,
+    expires: Annotated[str | None, typer.Option(help="After 90d, 12h, 30m; else never")] = None,
     json: Json = False,
 ) -> None:
     """Make a key and print it: it is shown this once."""
@@ -95,7 +96,7 @@ def list_keys(
     rows = [
         (
             *(key.id, key.tenant, show.printable(key.name), " ".join(key.scopes), key.state),
-            *(_moment(key.last_used_at), _moment(key.expires_at)),
+            *(show.moment(key.last_used_at), show.moment(key.expires_at)),
         )
         for key in found
     ]
@@ -144,27 +145,28 @@ def adopt(
     tenant: Annotated[str, typer.Argument(help="As keys name it")],
     json: Json = False,
 ) -> None:
-    """Give a tenant all jobs that came while keys were off, and belong to nobody."""
+    """Give a tenant all jobs and webhooks that came while keys were off, and belong to nobody."""
     _check_tenant(tenant)
-    adopted, after = 0, None
+    adopted, webhooks, after = 0, 0, None
     while True:
         with _postgres() as c:
             from pipeline.store import keys
 
             found, after = keys.adopt_page(c, tenant, after, PAGE)
-        adopted += found
+            heard = keys.adopt_webhooks(c, tenant)
+        adopted, webhooks = adopted + found, webhooks + heard
         if after is None:
             break
     if json:
-        show.print_json({"tenant": tenant, "adopted": adopted})
+        show.print_json({"tenant": tenant, "adopted": adopted, "webhooks": webhooks})
     else:
-        print(f"{tenant}  {adopted:,} jobs")
+        print(f"{tenant}  {adopted:,} jobs, {webhooks:,} webhooks")
 
 
 @contextmanager
 def _postgres() -> Iterator[Connection]:
     """A transaction in the Postgres of this installation. Raises `PartDown` when there is none."""
-    # here: SQLAlchemy would make every other command start later
+    # here: SQLAlchemy, and Celery among the checks, would make every other command start later
     from sqlalchemy.exc import ProgrammingError
 
     from pipeline.cli.checks.verdict import look_around
@@ -217,7 +219,3 @@ def _as_json(key: ApiKey) -> dict[str, Any]:
         if isinstance(value, datetime):
             told[name] = value.astimezone(UTC).isoformat()
     return told
-
-
-def _moment(moment: datetime | None) -> str:
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M") if moment else "–"

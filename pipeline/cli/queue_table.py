@@ -29,6 +29,9 @@ UNITS = {"transcribe": "slot seconds", "survey": "seconds of audio"}
 NUMBERS, REASON = 75, 62
 """Columns that all but the file's name and the reason take, and that a reason takes on one line."""
 
+UNTOLD = "(not yours to read)"
+"""Where the file's name would stand."""
+
 NARROW = 120
 """Below so many columns the reasons are left out rather than broken into pieces."""
 
@@ -94,7 +97,7 @@ def _waiting(view: dict[str, Any], rows: int | None, width: int) -> Table:
     table = _table("who waits", [*columns, "why there"] if reasons else columns)
     for job in _first(view["head"], rows):
         cells = [
-            *(str(job["position"]), printable(job["file_name"], name), job["stage"]),
+            *(str(job["position"]), printable(job["file_name"] or UNTOLD, name), job["stage"]),
             *(clock(job["wait_s"]), clock(job["work_s"]), f"{job['ratio']:.1f}"),
             *(clock(job["eta_s"]), clock(job["eta_p90_s"])),
         ]
@@ -109,7 +112,11 @@ def _in_hand(view: dict[str, Any], rows: int | None) -> Table:
     for job in _first(view["in_hand"], rows):
         progress = f"{job['progress']:.0%}" if job["stage"] == "transcribe" else ""
         cells = [
-            *(printable(job["file_name"], 40), job["stage"], printable(job["worker"] or "")),
+            *(
+                printable(job["file_name"] or UNTOLD, 40),
+                job["stage"],
+                printable(job["worker"] or ""),
+            ),
             *(clock(job["since_s"]), progress),
             *(clock(job["eta_s"]), clock(job["eta_p90_s"])),
         ]

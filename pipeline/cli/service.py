@@ -36,7 +36,7 @@ from pipeline.errors import (
     TranscriptNotReady,
     TrialRunning,
 )
-from pipeline.settings import Settings
+from pipeline.settings import Settings, address
 
 TIMEOUT = httpx.Timeout(connect=5.0, read=300.0, write=300.0, pool=5.0)
 """Seconds. Reading is long: the answer to an upload comes after all of it is on disk."""
@@ -100,8 +100,7 @@ def find_api(settings: Settings) -> str:
             "The service does not run: start it with `fairscribe up`, or say with "
             "FAIRSCRIBE_API_URL where it is."
         )
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.api_host, settings.api_host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.api_port}"
+    return address(settings.api_host, settings.api_port)
 
 
 class Service:

@@ -8,10 +8,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +29,13 @@ TIMES = ("length", "waited", "ran", "work", "done")
 
 FOLDED = ("meaning", "value", "default")
 """Columns that go on in the next line where a terminal is narrow; a file's name is cut instead."""
+
+
+NARROWEST = 14
+"""Columns of the screen that a file's name, or what is folded, has at least."""
+
+NOTHING = "–"
+"""What stands where there is no value."""
 
 
 def to_stdout() -> Console:
@@ -44,10 +54,19 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table on stdout; numbers stand right, nothing is read as markup, only names are cut."""
+    """A table on stdout; numbers stand right, nothing is read as markup, only names are cut.
+
+    On a terminal too narrow for a row each row goes on in lines of its own: an id that lost its end
+    would be another id.
+    """
+    body = [list(row) for row in rows]
+    cells = [[_cell(value) for value in row] for row in body]
+    console = to_stdout()
+    if sys.stdout.isatty() and _least_width(columns, cells) > console.width:
+        _print_rows(console, title, columns, cells)
+        return
     narrow = sys.stdout.isatty() and "file" in columns
     table = Table(title=Text(title), box=box.SIMPLE, title_justify="left", expand=narrow)
-    body = [list(row) for row in rows]
     for number, name in enumerate(columns):
         numeric = name in TIMES or all(isinstance(row[number], int | float) for row in body)
         table.add_column(
@@ -57,14 +76,38 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
             overflow="ellipsis" if name == "file" else "fold",
             ratio=1 if narrow and name == "file" else None,
         )
-    for row in body:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    to_stdout().print(table)
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def _least_width(columns: Sequence[str], cells: list[list[str]]) -> int:
+    """Columns of the screen below which more would be cut than a file's name."""
+    width = 1
+    for number, name in enumerate(columns):
+        widest = max(cell_len(text) for text in (name, *(row[number] for row in cells)))
+        width += 3 + (min(widest, NARROWEST) if name == "file" or name in FOLDED else widest)
+    return width
+
+
+def _print_rows(
+    console: Console, title: str, columns: Sequence[str], cells: list[list[str]]
+) -> None:
+    """Each row as its first cell, and below it what else it has, by name."""
+    console.print(Text(title))
+    for first, *rest in cells:
+        console.print(Padding(Text(first), (0, 0, 0, 2)))
+        told = [
+            f"{name} {cell}"
+            for name, cell in zip(columns[1:], rest, strict=True)
+            if cell not in ("", NOTHING)
+        ]
+        console.print(Padding(Text(" · ".join(told)), (0, 0, 0, 6)))
 
 
 def _cell(value: Any) -> str:
     if value is None:
-        return "–"
+        return NOTHING
     return f"{value:.1f}" if isinstance(value, float) else printable(str(value))
 
 
@@ -91,6 +134,14 @@ def clock(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def moment(at: datetime | str | None) -> str | None:
+    """A time on this machine's clock, to the second; None stays None."""
+    if at is None:
+        return None
+    at = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def done_by(eta_s: float | None, eta_p90_s: float | None) -> str:

@@ -199,7 +199,9 @@ def _path(service: Service, webhook: str) -> str:
 def _state(one: dict[str, Any]) -> str:
     if one["paused_at"]:
         return f"paused: {one['paused_reason'] or 'by hand'}"
-    return f"failing since {one['failing_since']}" if one["failing_since"] else "active"
+    return (
+        f"failing since {show.moment(one['failing_since'])}" if one["failing_since"] else "active"
+    )
 
 
 def _outcome(one: dict[str, Any]) -> str:

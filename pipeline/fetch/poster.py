@@ -16,6 +16,9 @@ from pipeline.errors import FetchFailed
 from pipeline.fetch.addresses import Patience, PublicBackend
 from pipeline.fetch.fetcher import header_of, headers_for, telling, tls_context
 
+LONGEST_S = 1e9
+"""The longest pause that is believed, seconds."""
+
 ANSWER_LIMIT = 64 * 1024
 """Bytes of an answer that are read, and thrown away, so that its sender may end it in peace."""
 
@@ -83,4 +86,4 @@ def _read_out(response: httpcore.Response) -> None:
 
 def _retry_after_s(response: httpcore.Response) -> float | None:
     said = header_of(response, b"retry-after").strip()
-    return float(said) if said.isdigit() and len(said) <= 9 else None
+    return min(float(said), LONGEST_S) if said.isdigit() else None  # bytes: digits are ASCII

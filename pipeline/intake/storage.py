@@ -27,6 +27,10 @@ from pipeline.errors import EmptyRecording, FairscribeError, PartDown, Recording
 
 _KEY = re.compile(r"[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 
+TOMBSTONES = "erased"
+"""Folder of what says that a job was erased: `erased/<job id>`, with the time. A backup's are added
+to those that are there, never put in their place."""
+
 FULL = "Storage is full."
 _FULL_WORDS = ("No space left", "Disk quota exceeded", "File too large")
 """Of the disk, of this user, of the process: what the system calls it."""
@@ -106,11 +110,18 @@ class Storage:
             obstore.delete(self._store, _checked(key))
 
     def keys(self, folder: str) -> list[tuple[str, float]]:
-        """Every key under `folder` ("packed") and its age in seconds. Raises PartDown."""
+        """Every key under `folder` ("packed") and its age in seconds. Raises PartDown.
+
+        What somebody else laid there, whose name could be no key, is passed over.
+        """
         now = datetime.now(UTC)
         with self._asking(), _telling():
             found = [one for page in obstore.list(self._store, prefix=folder) for one in page]
-        return [(one["path"], (now - one["last_modified"]).total_seconds()) for one in found]
+        return [
+            (one["path"], (now - one["last_modified"]).total_seconds())
+            for one in found
+            if _is_key(one["path"])
+        ]
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -166,8 +177,12 @@ class _Measured:
             raise EmptyRecording
 
 
+def _is_key(name: str) -> bool:
+    return _KEY.fullmatch(name) is not None and ".." not in name
+
+
 def _checked(key: str) -> str:
-    if not _KEY.fullmatch(key) or ".." in key:
+    if not _is_key(key):
         raise ValueError(f"not a storage key: {key!r}")
     return key
 

@@ -58,7 +58,7 @@ class Rung:
 
 LADDER = (Rung(0.0, 0.0), Rung(1.5, 1.0), Rung(3.0, 4.0), Rung(5.0, 32.0))
 """By pressure, both upwards; the first is taken whatever the pressure. Tuned on a day of calls: see
-docs/decisions.md."""
+docs/decisions.md, entry 35."""
 PART = 0.25
 """A rung is left downwards below this part of its own pressure."""
 STAY_S = 60.0

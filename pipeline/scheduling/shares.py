@@ -8,8 +8,8 @@ so a tenant that submits no more than its share keeps pace with time and its job
 come; what it submits beyond that arrives later and later, as if it had been sent at the pace of its
 share. Nothing stored changes when tenants come or go. (Virtual clock: L. Zhang, SIGCOMM 1990.)
 
-Two additions, both for a tenant that is alone (docs/decisions.md tells what was tried): its clock
-is never further ahead than what it has left takes (`caught_up`), and only beyond AHEAD_S do
+Two additions, both for a tenant that is alone (what was tried: docs/decisions.md, entry 77): its
+clock is never further ahead than what it has left takes (`caught_up`), and only beyond AHEAD_S do
 arrivals count as later. One that sends no more than can be served is ordered by the policy alone.
 """
 

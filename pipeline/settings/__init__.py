@@ -1,4 +1,5 @@
-"""Settings: what there is to set (`fields`), where it is read (`reading`), URLs (`urls`).
+"""Settings: what there is to set (`fields`), where it is read (`reading`), URLs of the
+stores (`urls`), addresses of parts (`hosts`).
 
 In: the environment of the process. Out: one frozen object, or `BadSetting`.
 """
@@ -9,8 +10,8 @@ from pipeline.settings.fields import (
     SECRETS,
     Settings,
     default_home,
-    is_loopback,
 )
+from pipeline.settings.hosts import address, is_loopback, nearby
 from pipeline.settings.reading import (
     NOT_SETTINGS,
     PREFIX,
@@ -33,10 +34,12 @@ __all__ = [
     "SECRETS",
     "SettingRow",
     "Settings",
+    "address",
     "broker_tls",
     "celery_broker_url",
     "default_home",
     "is_loopback",
+    "nearby",
     "read_settings",
     "setting_rows",
     "sqlalchemy_url",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from pipeline.scheduling.adaptive import AUTO_START, Mode, is_auto
 from pipeline.scheduling.policies import Policy, parse_policy
+from pipeline.settings.hosts import is_loopback
 
 DEFAULT_POLICY = "hrrn(2.5,300)"
 """Why this one: docs/decisions.md, entry 32."""
@@ -24,24 +24,19 @@ BY_FILE = SECRETS | {"database_url", "redis_url"}
 """Settings that may be read from a file: `FAIRSCRIBE_<NAME>_FILE` names it."""
 
 
+LONGEST_DAYS = 1_000_000.0
+"""Beyond it Postgres knows no date so long ago."""
+
+LONGEST_S = 1_000_000.0
+"""Twelve days. Beyond some centuries the system takes no time to wait."""
+
+
 def default_home() -> Path:
     """Where state lives: a system folder for root, the user's own data folder otherwise."""
     if os.geteuid() == 0:
         return Path("/var/lib/fairscribe")
     share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(share) / "fairscribe"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` can be reached from this machine only.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Settings(BaseModel):
@@ -163,18 +158,21 @@ class Settings(BaseModel):
     engine_stall_s: float = Field(
         120.0,
         gt=0,
+        le=LONGEST_S,
         description="A speech engine that ends no window for this long is started anew "
         "(unit: seconds)",
     )
     window_limit_s: float = Field(
         120.0,
         gt=0,
+        le=LONGEST_S,
         description="A window the engine has not answered for this long is given up and heard "
         "again alone (unit: seconds)",
     )
     health_check_s: float = Field(
         60.0,
         ge=0,
+        le=LONGEST_S,
         description="A transcribe worker with nothing to do hears a known second of English this "
         "often, as it does at each start; 0: never, for a model that knows no English "
         "(unit: seconds)",
@@ -252,27 +250,34 @@ class Settings(BaseModel):
     keep_audio_days: float | None = Field(
         None,
         ge=0,
+        le=LONGEST_DAYS,
         description="Recordings are erased this long after their job ended; unset: "
         "never (unit: days)",
     )
     keep_packed_days: float = Field(
-        0.0, ge=0, description="Packed speech is erased this long after its job ended (unit: days)"
+        0.0,
+        ge=0,
+        le=LONGEST_DAYS,
+        description="Packed speech is erased this long after its job ended (unit: days)",
     )
     keep_transcripts_days: float | None = Field(
         None,
         ge=0,
+        le=LONGEST_DAYS,
         description="Transcripts are erased this long after their job ended; unset: "
         "never (unit: days)",
     )
     keep_jobs_days: float | None = Field(
         None,
         ge=0,
+        le=LONGEST_DAYS,
         description="All that is known of a job is erased this long after it ended; "
         "unset: never (unit: days)",
     )
     keep_accesses_days: float = Field(
         400.0,
         gt=0,
+        le=LONGEST_DAYS,
         description="How long is remembered who read, heard or erased what (unit: days)",
     )
     webhook_timeout_s: float = Field(
@@ -284,7 +289,10 @@ class Settings(BaseModel):
         "is trusted (unit: true or false)",
     )
     url_timeout_s: float = Field(
-        600.0, gt=0, description="Time fetching a recording by its URL may take (unit: seconds)"
+        600.0,
+        gt=0,
+        le=LONGEST_S,
+        description="Time fetching a recording by its URL may take (unit: seconds)",
     )
     url_private: bool = Field(
         False,

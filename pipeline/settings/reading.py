@@ -9,10 +9,11 @@ setting must not turn into a default in silence.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -22,6 +23,9 @@ from pipeline.settings.urls import without_password
 
 PREFIX = "FAIRSCRIBE_"
 FILE = "_FILE"
+
+LONGEST_FILE = 65_536
+"""Bytes of a file with a secret; who names a recording by mistake is told."""
 
 NOT_SETTINGS = frozenset({"FAIRSCRIBE_READY_FILE", "FAIRSCRIBE_CRASH_AT"})
 """Set for each part by whoever starts it, the supervisor, a container or a test; not for people."""
@@ -70,7 +74,7 @@ def _given(name: str, environ: Mapping[str, str]) -> str | None:
     if value:
         raise BadSetting(f"{variable} and {variable + FILE} are both set: set one of them")
     try:
-        read = Path(path).read_text("utf-8")
+        read = _text_of(path)
     except (OSError, ValueError) as error:
         # a decoder would say what it found
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
@@ -79,6 +83,17 @@ def _given(name: str, environ: Mapping[str, str]) -> str | None:
     if not value:
         raise BadSetting(f"{variable + FILE}={path!r}: it is empty")
     return value
+
+
+def _text_of(path: str) -> str:
+    """The text of a file. Raises `OSError` for a pipe or a device, which may never end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        read = file.read(LONGEST_FILE + 1)
+    if len(read) > LONGEST_FILE:
+        raise OSError(errno.EFBIG, f"it is longer than {LONGEST_FILE} bytes")
+    return read.decode("utf-8")
 
 
 def _refuse_unknown(environ: Mapping[str, str]) -> None:

@@ -20,14 +20,13 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from pipeline.errors import BadRequest, EmptyRecording, RecordingMissing
-from pipeline.intake.storage import Storage
+from pipeline.intake.storage import TOMBSTONES, Storage
 from pipeline.store import dump
 from pipeline.store.dump import Dump, TableFile
 from pipeline.store.session import transaction
 
 INDEX = "backup.json"
 FOLDERS = ("recordings", "packed")
-TOMBSTONES = "erased"
 
 _BLOCK = 1 << 20
 _NO_LIMIT = 1 << 62
@@ -83,6 +82,8 @@ def restore(store: Engine, storage: Storage, folder: Path, erased: Storage | Non
     again: rows come last, all or none. Raises `BadRequest`, `PartDown`, `OSError`.
     """
     dumped = _read_index(folder)
+    # before anything is copied: tombstones in an installation with jobs would erase some of these
+    dump.check(store, folder / "tables", dumped)
     kept = Storage(folder / "storage")
     tombstones = _copy(kept, storage, TOMBSTONES)[0]
     if erased is not None:
@@ -101,7 +102,7 @@ def _copy(source: Storage, target: Storage, folder: str) -> tuple[int, int]:
     there = {key for key, _ in target.keys(folder)}
     files = size = 0
     for key, _ in source.keys(folder):
-        if key in there:
+        if key in there or key.count("/") > 1:  # deeper than any of ours: a link leads elsewhere
             continue
         try:
             fd = source.open_fd(key)

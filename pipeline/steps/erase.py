@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from uuid import UUID
 
 from sqlalchemy import Engine
 
 from pipeline.caller import ANYONE, Caller
 from pipeline.crash_points import reach
 from pipeline.errors import NoSuchJob, RecordingMissing
-from pipeline.intake.storage import Storage
+from pipeline.intake.storage import TOMBSTONES, Storage
 from pipeline.logs import log
 from pipeline.queue.redis_queue import RedisQueue
 from pipeline.store import erasures, jobs, retention
@@ -25,9 +26,6 @@ from pipeline.store.accesses import Action
 from pipeline.store.erasures import Whose
 from pipeline.store.retention import DAY_S, Keep
 from pipeline.store.session import transaction
-
-TOMBSTONES = "erased"
-"""Folder in storage. A backup's are added to those that are there, never put in their place."""
 
 PAGE = 50
 """Jobs erased together."""
@@ -112,7 +110,8 @@ def erase_again(store: Engine, storage: Storage, queues: Queues, keep: Keep) -> 
     are dropped when accesses are forgotten: no backup should be older.
     """
     erased, page = 0, PAGE * 10
-    tombs = [(key.partition("/")[2], age_s) for key, age_s in storage.keys(TOMBSTONES)]
+    named = ((key.partition("/")[2], age_s) for key, age_s in storage.keys(TOMBSTONES))
+    tombs = [(name, age_s) for name, age_s in named if _is_job_id(name)]
     for start in range(0, len(tombs), page):
         ids = [job_id for job_id, _ in tombs[start : start + page]]
         with transaction(store) as c:
@@ -174,6 +173,14 @@ def _erase(
     for job_id in ids:
         log().info("erased", job_id=job_id)
     return erased
+
+
+def _is_job_id(name: str) -> bool:
+    """Whether a file among the tombstones is one: whatever else lies there stops no erasure."""
+    try:
+        return str(UUID(name)) == name
+    except ValueError:
+        return False
 
 
 def _bury(storage: Storage, job_id: str) -> None:

@@ -53,7 +53,7 @@ def notify(
             deliveries.give_back(c, sending)
         return False
     except FetchFailed as failed:
-        _failed(store, sending, None, failed.message)
+        _failed(store, sending, None, failed.fact)
     except (OSError, ValueError) as odd:  # nothing that one delivery meets may repeat for ever
         log().warning("delivery_not_sent", **_named(sending), exc_info=odd)
         _failed(store, sending, None, "It could not be sent.")

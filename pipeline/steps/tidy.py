@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
-from pipeline.intake.storage import Storage
+from pipeline.intake.storage import TOMBSTONES, Storage
 from pipeline.logs import log
 from pipeline.store import deliveries, index, partials, submissions
 from pipeline.store.session import transaction
@@ -29,7 +29,7 @@ def tidy(store: Engine, storage: Storage, packed_days: float = 0.0) -> int:
         partials.drop_windows_of_ended(c)
         submissions.drop_old(c)
         deliveries.drop_old(c)
-    buried = {key.partition("/")[2] for key, _ in storage.keys("erased")}
+    buried = {key.partition("/")[2] for key, _ in storage.keys(TOMBSTONES)}
     erased = 0
     for folder in ("packed", "recordings"):
         keys = storage.keys(folder)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, text, tuple_, update
 
-from pipeline.store.rows import ago, now
+from pipeline.store.rows import ago, ahead, now
 from pipeline.store.tables import deliveries, webhooks
 from pipeline.webhooks import PAUSED_AFTER_S, PAUSES_S, PING
 
@@ -184,7 +184,7 @@ def failed(
         values["given_up_at"] = now
     else:
         wait_s = max(PAUSES_S[row.failures], not_before_s)
-        values["due_at"] = now + func.make_interval(0, 0, 0, 0, 0, 0, wait_s)
+        values["due_at"] = ahead(wait_s)
     c.execute(update(deliveries).where(_ours(sending)).values(values))
     return reason
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,19 +62,31 @@ def dump(store: Engine, folder: Path) -> Dump:
         return Dump(revision, tables)
 
 
+def check(store: Engine, folder: Path, dumped: Dump) -> None:
+    """See that `load` may begin; change nothing.
+
+    Raises `BadRequest` for an installation with jobs, a damaged file, or a version this code does
+    not know; `PartDown`, `OSError`.
+    """
+    _check_files(folder, dumped)
+    with transaction(store) as c:
+        _check_place(c, dumped.revision)
+
+
 def load(store: Engine, folder: Path, dumped: Dump) -> None:
     """Put what `dump` wrote into an installation without jobs, and bring it to this version.
 
-    All rows or none. Jobs that were in work wait again. Raises `BadRequest` for an installation
-    with jobs, a damaged file, or a version this code does not know; `PartDown`, `OSError`.
+    All rows or none. Jobs that were in work wait again. `check` is called before; raises what it
+    raises.
     """
-    _check(folder, dumped)
     _make_room(store, dumped.revision)
     with transaction(store) as c:
         c.execute(text("SET LOCAL statement_timeout = 0"))
         c.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         c.execute(text("LOCK TABLE jobs IN EXCLUSIVE MODE"))
         _refuse_jobs(c)
+        if _tables_there(c) != set(dumped.tables):
+            raise BadRequest("Some tables are missing in it: the backup is damaged.")
         names = SQL(", ").join(Identifier(name) for name in dumped.tables)
         _raw(c).execute(SQL("TRUNCATE {} CASCADE").format(names))
         for name, file in dumped.tables.items():
@@ -123,14 +136,25 @@ def _checked(c: Connection) -> str:
 def _make_room(store: Engine, revision: str) -> None:
     """Bring the tables to `revision`: there are no jobs in them that could be lost."""
     with transaction(store) as c:
-        found, _ = schema.revisions(c)
-        if not schema.knows(c, revision):
-            raise BadRequest(f"It was made by a newer version (tables {revision}): install that.")
-        if found is not None:
-            _refuse_jobs(c)
+        found = _check_place(c, revision)
     if found is not None and found != revision:
         schema.downgrade(store)
     schema.upgrade(store, revision)
+
+
+def _check_place(c: Connection, revision: str) -> str | None:
+    """The version of the tables that are there; None for none."""
+    found, _ = schema.revisions(c)
+    if not schema.knows(c, revision):
+        raise BadRequest(f"It was made by a newer version (tables {revision}): install that.")
+    if found is not None:
+        _refuse_jobs(c)
+    return found
+
+
+def _tables_there(c: Connection) -> set[str]:
+    query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+    return set(c.execute(text(query)).scalars()) - {"alembic_version"}
 
 
 def _refuse_jobs(c: Connection) -> None:
@@ -165,8 +189,10 @@ def _read(c: Connection, name: str, file: TableFile, path: Path) -> None:
                 cursor.execute(highest.format(Identifier(column), table), (sequence,))
 
 
-def _check(folder: Path, dumped: Dump) -> None:
+def _check_files(folder: Path, dumped: Dump) -> None:
     for name, file in dumped.tables.items():
+        if not re.fullmatch("[a-z_]+", name):
+            raise BadRequest(f"{name!r} is no table: the backup is damaged.")
         digest = hashlib.sha256()
         with (folder / f"{name}.copy").open("rb") as opened:
             for block in _blocks(opened):

@@ -6,6 +6,7 @@ What the jobs were chosen by is personal and is kept nowhere.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,7 +79,8 @@ def _fits(kept: ColumnElement[Any], value: Wanted) -> ColumnElement[bool]:
             number = json.loads(value)
         except ValueError:
             number = None
-        if isinstance(number, int | float) and not isinstance(number, bool):
+        # JSON, as Postgres reads it, knows neither NaN nor a number as large as 1e999
+        if type(number) is int or (isinstance(number, float) and math.isfinite(number)):
             spelled.add(json.dumps(number))
     return or_(*(kept.contains(cast(json.loads(one), JSONB)) for one in sorted(spelled)))
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.job import MOVES, Stage, State, Ticket
@@ -286,11 +286,6 @@ def retry(c: Connection, job_id: str, attempt: int, *, fetch: bool) -> bool:
         values["sha256"] = ""
     allowed = (State.FAILED, State.CANCELLED)
     return move(c, [job_id], allowed, values, attempt=attempt).first() is not None
-
-
-def erase(c: Connection, job_id: str) -> None:
-    """Delete the job and all that is kept of it in Postgres."""
-    c.execute(delete(jobs).where(jobs.c.id == UUID(job_id)))
 
 
 def _ticket(row: Any) -> Ticket:

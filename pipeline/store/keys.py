@@ -22,8 +22,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.caller import Caller, Scope
 from pipeline.errors import NoSuchKey
-from pipeline.store.rows import ago, now
-from pipeline.store.tables import api_keys, jobs, tenants
+from pipeline.store.rows import ago, ahead, now
+from pipeline.store.tables import api_keys, jobs, tenants, webhooks
 
 SECRET_BYTES = 32
 
@@ -103,7 +103,7 @@ def add(
         "rate_burst": rate_burst,
     }
     if lasts_s is not None:
-        values["expires_at"] = ago(-lasts_s)
+        values["expires_at"] = ahead(lasts_s)
     c.execute(insert(api_keys).values(**values))
     return _found(c, key_id), f"fs_{key_id}_{secret}"
 
@@ -142,6 +142,12 @@ def adopt_page(c: Connection, tenant: str, after: str | None, limit: int) -> tup
     ids = list(c.scalars(query.order_by(jobs.c.id).limit(limit).with_for_update()))
     c.execute(update(jobs).where(jobs.c.id.in_(ids)).values(tenant=tenant))
     return len(ids), str(ids[-1]) if len(ids) == limit else None
+
+
+def adopt_webhooks(c: Connection, tenant: str) -> int:
+    """Give `tenant` the webhooks that belong to nobody; how many."""
+    theirs = update(webhooks).where(webhooks.c.tenant.is_(None)).values(tenant=tenant)
+    return int(c.execute(theirs).rowcount)
 
 
 def kept(c: Connection, key_id: str) -> Kept | None:

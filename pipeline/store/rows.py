@@ -25,6 +25,11 @@ def ago(seconds: float) -> ColumnElement[datetime]:
     return now - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
+def ahead(seconds: float) -> ColumnElement[datetime]:
+    """Postgres' time so many seconds after `now`."""
+    return ago(-seconds)
+
+
 def first_id_since(moment_ms: int) -> UUID:
     """Below the id of every job made at this moment (ms) or later. Ids grow with time, so a query
     that asks for larger ones reads new rows only. A minute is left for clocks that differ.

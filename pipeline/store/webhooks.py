@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select, update
 
-from pipeline.store.rows import ago, now
+from pipeline.store.rows import ago, ahead, now
 from pipeline.store.tables import deliveries, webhooks
 from pipeline.webhooks import OLD_SECRET_S, RESENT_WITHIN_S
 
@@ -69,8 +69,11 @@ def paused(c: Connection) -> list[Webhook]:
 
 def change_secret(c: Connection, webhook_id: str, secret: str) -> None:
     """Sign with `secret` from now on, and with the one before beside it for `OLD_SECRET_S`."""
-    until = now + func.make_interval(0, 0, 0, 0, 0, 0, OLD_SECRET_S)
-    values = {"secret": secret, "old_secret": webhooks.c.secret, "old_secret_until": until}
+    values = {
+        "secret": secret,
+        "old_secret": webhooks.c.secret,
+        "old_secret_until": ahead(OLD_SECRET_S),
+    }
     c.execute(update(webhooks).where(webhooks.c.id == UUID(webhook_id)).values(values))
 
 

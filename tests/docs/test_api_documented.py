@@ -20,6 +20,7 @@ from pipeline.api import (
 from pipeline.api.app import create
 from pipeline.errors import FairscribeError, JobFailed, RecordingRefused
 from pipeline.metrics import METRICS
+from pipeline.store.accesses import Action
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
 DESCRIBED: dict[str, Any] = create().openapi()
@@ -54,6 +55,11 @@ def test_a_route_is_documented_with_its_parameters_and_an_example(
     missing = sorted(name for name in named if f"`{name}`" not in told)
     assert not missing, f"{method} {path} does not tell of {missing}"
     assert "```" in told, "it has no example"
+
+
+def test_every_action_that_is_written_down_is_told_of() -> None:
+    told = section("GET", "/v1/accesses")
+    assert [action for action in Action if f"`{action.value}`" not in told] == []
 
 
 @pytest.mark.parametrize(

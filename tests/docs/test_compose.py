@@ -191,7 +191,9 @@ def test_the_example_holds_every_variable_and_no_other_and_no_secret() -> None:
     assert set(example()) == {name for name, _, _ in VARIABLE.findall(TEXT)}
     asked = {name for name, how, _ in VARIABLE.findall(TEXT) if how == ":?"}
     assert asked == set(SECRETS)
-    assert {name for name, value in example().items() if not value} == asked
+    # and what is left empty beside them is unset in compose.yaml as well
+    unset = {name for name, how, word in VARIABLE.findall(TEXT) if (how, word) == (":-", "")}
+    assert {name for name, value in example().items() if not value} == asked | unset
     # what is left out of .env is what the example says
     for name, how, word in VARIABLE.findall(TEXT):
         assert how == ":?" or word == example()[name], name

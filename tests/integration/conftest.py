@@ -1,4 +1,6 @@
-"""`fairscribe ...` in this process, against a real API on a free port where one is asked for."""
+"""`fairscribe ...` in this process, against a real API on a free port where one is asked for; and a
+web server of others, for what we fetch from it and send to it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ import uvicorn
 
 from pipeline import cli
 from pipeline.api.app import create
+from tests.web import Web, serving
 
 
 @dataclass
@@ -79,3 +82,18 @@ def run(alone: Run, api_port: int, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `fairscribe ...` in this process against the API."""
     monkeypatch.setenv("FAIRSCRIBE_API_URL", f"http://127.0.0.1:{api_port}")
     return alone
+
+
+@pytest.fixture(scope="module")
+def everywhere() -> Iterator[Web]:
+    """A web server at every address of this machine."""
+    with serving("0.0.0.0") as web:
+        yield web
+
+
+@pytest.fixture
+def web(everywhere: Web) -> Web:
+    """The same, which nobody has asked for anything yet."""
+    everywhere.asked.clear()
+    everywhere.sent.clear()
+    return everywhere

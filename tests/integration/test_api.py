@@ -281,6 +281,7 @@ def test_a_job_reads_exactly_the_fields_of_the_contract(api: TestClient, parts: 
         "eta_p90_s",
         *("duration_s", "duration_source", "duration_exact", "channels", "language", "model"),
         *("probed_s", "probed_source", "probe_reason", "transcribed_s", "raw_format"),
+        *("audio_erased_at", "transcript_erased_at"),
         *("attempts", "created_at", "started_at", "first_text_at", "completed_at", "wait_s"),
         *("audio_erased_at", "transcript_erased_at"),
         *("run_s", "error", "degraded", "no_speech", "metadata", "task", "speakers"),

@@ -218,6 +218,48 @@ def test_a_restore_refuses_what_would_lose_something(
         restore(elsewhere.store, elsewhere.storage, folder)
 
 
+def test_a_restore_that_is_refused_leaves_no_tombstone_behind(
+    parts: Parts, elsewhere: Parts, tmp_path: Path
+) -> None:
+    # Given a backup of a copy of this house, in which a job was erased that is still here
+    folder = tmp_path / "backup"
+    job_id = driven.received(parts)
+    backup(parts.store, parts.storage, folder)
+    restore(elsewhere.store, elsewhere.storage, folder)
+    erase(elsewhere.store, elsewhere.storage, elsewhere.queues, job_id)
+    add_tombstones(elsewhere.storage, folder)
+    # When somebody restores it here by mistake, then nothing of it comes in
+    with pytest.raises(BadRequest, match="There are jobs here"):
+        restore(parts.store, parts.storage, folder)
+    erase_again(parts.store, parts.storage, parts.queues, Keep())
+    assert left(parts) == {job_id}
+
+
+def test_a_backup_that_was_tampered_with_is_refused_and_reads_no_file_beside_it(
+    parts: Parts, elsewhere: Parts, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backup"
+    backup(parts.store, parts.storage, folder)
+    index = folder / "backup.json"
+    told = json.loads(index.read_text())
+    outside = {"columns": [], "rows": 0, "sha256": ""}
+    (tmp_path / "outside.copy").write_text("x")
+    index.write_text(json.dumps({**told, "tables": {**told["tables"], "../../outside": outside}}))
+    with pytest.raises(BadRequest, match="is no table"):
+        restore(elsewhere.store, elsewhere.storage, folder)
+    del told["tables"]["transcripts"]
+    index.write_text(json.dumps(told))
+    with pytest.raises(BadRequest, match="Some tables are missing"):
+        restore(elsewhere.store, elsewhere.storage, folder)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "key").write_text("s3cret")
+    (folder / "storage" / "recordings").mkdir(exist_ok=True)
+    (folder / "storage" / "recordings" / "linked").symlink_to(tmp_path / "secrets")
+    with pytest.raises(BadRequest, match="Some tables are missing"):
+        restore(elsewhere.store, elsewhere.storage, folder)
+    assert elsewhere.storage.keys("recordings") == []
+
+
 def test_a_backup_of_an_older_version_comes_up_to_this_one(
     parts: Parts, elsewhere: Parts, tmp_path: Path
 ) -> None:

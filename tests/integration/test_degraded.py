@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.errors import PartDown
+from pipeline.intake.storage import TOMBSTONES
 from pipeline.job import State
 from pipeline.parts import Parts, open_parts
 from pipeline.queue.redis_queue import connect

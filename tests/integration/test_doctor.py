@@ -118,7 +118,9 @@ def test_a_database_that_is_nowhere_or_does_not_answer_is_named(here: Look) -> N
     named(stores.redis(here(REDIS_URL=f"redis://:{SECRET}@127.0.0.1:1/0")), "does not answer")
 
 
-def test_a_schema_of_another_version_is_named(here: Look, parts: Parts) -> None:
+def test_a_schema_of_an_older_version_is_named_and_a_newer_one_is_well(
+    here: Look, parts: Parts
+) -> None:
     with parts.store.begin() as c:
         found = c.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
         c.execute(text("UPDATE alembic_version SET version_num = '0001'"))
@@ -127,6 +129,11 @@ def test_a_schema_of_another_version_is_named(here: Look, parts: Parts) -> None:
         with parts.store.begin() as c:
             c.execute(text("DELETE FROM alembic_version"))
         named(stores.postgres(here()), "version none")
+        with parts.store.begin() as c:
+            c.execute(text("INSERT INTO alembic_version VALUES ('9999')"))
+        newer = stores.postgres(here())
+        assert newer.ok
+        assert "newer version (9999)" in newer.said
     finally:
         with parts.store.begin() as c:
             c.execute(text("DELETE FROM alembic_version"))
@@ -246,6 +253,13 @@ def test_an_api_that_is_away_cannot_work_or_is_somebody_else_is_named(
     named(service.api(here(API_URL=f"{url}/docs")), "/docs has no health")
     monkeypatch.setattr("pipeline.api.health.transaction", _postgres_away)
     named(service.api(here(API_URL=url)), "cannot work", "Postgres")
+
+
+def test_a_flower_that_anybody_can_stop_workers_by_is_named(here: Look) -> None:
+    assert service.flower(here()).ok
+    assert service.flower(here(FLOWER_CONTROL="true", FLOWER_AUTH="me:word")).ok
+    named(service.flower(here(FLOWER_CONTROL="true")), "anybody", "browser")
+    named(service.flower(here(FLOWER_HOST="0.0.0.0")), "will not start", "without a password")
 
 
 def _postgres_away(*_: Any) -> Any:

@@ -17,12 +17,12 @@ from pipeline.api.measured import read_metrics
 from pipeline.cli.checks.service import _short_of_memory
 from pipeline.engine import Heard, Prepared
 from pipeline.errors import EngineDead, EngineFull, EnginePoisoned
-from pipeline.job import TRANSCRIBE, JobView, State, Ticket
+from pipeline.job import TRANSCRIBE, State, Ticket
 from pipeline.parts import Parts
 from pipeline.steps.transcribe import OpenJob
-from pipeline.store import tables, views
+from pipeline.store import tables
 from pipeline.store.session import transaction
-from tests.lines import eventually, pulling, states, surveyed_job
+from tests.lines import eventually, pulling, set_to, states, surveyed_job, view
 from workers import hands, pulse
 from workers.blame import NONSENSE
 from workers.echo_engine import EchoEngine
@@ -59,19 +59,6 @@ class Ailing(EchoEngine):
     async def answer_never(self) -> None:
         assert self._windows is not None
         await self._windows.run(asyncio.sleep(3600))
-
-
-def view(parts: Parts, job_id: str) -> JobView:
-    with transaction(parts.store) as c:
-        found = views.view(c, job_id)
-    assert found is not None
-    return found
-
-
-def set_to(parts: Parts, **values: float) -> None:
-    object.__setattr__(parts, "settings", parts.settings.model_copy(update=values))
-    for queue in parts.queues.values():
-        queue.lease_ms = int(parts.settings.lease_s * 1000)
 
 
 def window_of(parts: Parts, job_id: str, index: int = 0) -> bytes:

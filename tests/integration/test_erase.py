@@ -17,10 +17,10 @@ from sqlalchemy import text
 
 from pipeline.caller import ANYONE, Caller, Scope
 from pipeline.errors import NoSuchJob
+from pipeline.intake.storage import TOMBSTONES
 from pipeline.parts import Parts
 from pipeline.steps.accept import Upload, accept
 from pipeline.steps.erase import (
-    TOMBSTONES,
     count_where,
     erase,
     erase_again,
@@ -28,6 +28,7 @@ from pipeline.steps.erase import (
     erase_where,
     is_erased,
 )
+from pipeline.steps.tidy import tidy
 from pipeline.store import submissions, tables
 from pipeline.store.erasures import Whose
 from pipeline.store.retention import Keep
@@ -181,6 +182,9 @@ PERSONS: list[dict[str, Any]] = [
         ({"customer_id": "42", "agent": "7"}, {0}),
         ({"customer_id": "42", "agent": "8"}, set()),
         ({"customer_id": "' OR 1=1 --"}, set()),
+        ({"customer_id": "NaN"}, set()),  # what Python reads as a number and Postgres does not
+        ({"customer_id": "-Infinity"}, set()),
+        ({"customer_id": "1e999"}, set()),
     ],
 )
 def test_only_who_is_meant_is_erased(
@@ -207,17 +211,20 @@ def test_only_who_is_meant_is_erased(
         {"metadata": {"customer_id": []}},
         {"metadata": {"": "42"}},
         {"metadata": {"customer_id": "4\x002"}},
+        {"metadata": {"customer_id": "\ud800"}},
+        {"metadata": {"\ud800": "42"}},
+        {"batch_id": "\ud800"},
         {"metadata": {str(n): "x" for n in range(11)}},
         {"batch_id": ""},
         {"metadata": {"customer_id": "42"}, "tenant": "other"},
     ],
-    ids=str,
+    ids=ascii,
 )
 def test_what_names_nobody_is_refused_and_erases_nothing(
     api: httpx.Client, parts: Parts, asked: dict[str, Any]
 ) -> None:
     job_id = of_person(parts, {"customer_id": "", "vip": True})
-    assert_problem(api.post("/v1/erasures", json=asked), 400, "bad_request")
+    assert_problem(api.post("/v1/erasures", content=json.dumps(asked)), 400, "bad_request")
     assert left(parts) == {job_id}
 
 
@@ -286,6 +293,26 @@ def test_a_row_that_a_restore_brings_back_is_erased_again_and_its_tombstone_has_
     os.utime(tomb, (0, 0))
     erase_again(parts.store, parts.storage, parts.queues, Keep())
     assert not tomb.exists()
+
+
+@pytest.mark.parametrize("stray", ["notes", ".DS_Store", "a note.txt", "deep/down"])
+def test_what_somebody_else_laid_among_the_tombstones_stops_no_erasure(
+    stray: str, parts: Parts
+) -> None:
+    job_id = driven.received(parts)
+    kept = row(parts, job_id)
+    erase(parts.store, parts.storage, parts.queues, job_id)
+    with transaction(parts.store) as c:
+        c.execute(tables.jobs.insert().values(dict(kept._mapping)))
+    for folder in (TOMBSTONES, "recordings", "packed"):
+        place = parts.settings.home / "storage" / folder / stray
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("x")
+        os.utime(place, (0, 0))
+    assert erase_again(parts.store, parts.storage, parts.queues, Keep()) == 1
+    assert left(parts) == set()
+    tidy(parts.store, parts.storage)
+    assert (parts.settings.home / "storage" / TOMBSTONES / stray).exists()
 
 
 def test_whole_jobs_go_when_their_days_are_over(parts: Parts) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from sqlalchemy import text
 from pipeline.errors import PartDown
 from pipeline.fetch.fetcher import Fetcher
 from pipeline.handover import ERRANDS_QUEUE
-from pipeline.job import JobView, State
+from pipeline.job import State
 from pipeline.parts import Parts
 from pipeline.queue.redis_queue import connect
 from pipeline.steps.accept import Upload, accept, accept_urls, new_job_id
@@ -25,18 +24,12 @@ from pipeline.steps.cancel import cancel
 from pipeline.steps.erase import erase
 from pipeline.steps.fetch import fetch
 from pipeline.steps.retry import retry
-from pipeline.store import fetches, jobs, views
+from pipeline.store import fetches, jobs
 from pipeline.store.session import transaction
 from tests.integration.test_errands import tone
-from tests.lines import eventually, states
-from tests.web import Web, serving
+from tests.lines import eventually, states, view
+from tests.web import Web
 from workers.command_lines import command_line
-
-
-@pytest.fixture(scope="module")
-def web() -> Iterator[Web]:
-    with serving() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +45,6 @@ def named(parts: Parts, *urls: str) -> list[str]:
 
 def run(parts: Parts, fetcher: Fetcher, job_id: str, limit: int = 10**6) -> None:
     fetch(parts.store, parts.storage, fetcher, parts.handover, job_id, limit_bytes=limit)
-
-
-def view(parts: Parts, job_id: str) -> JobView:
-    with transaction(parts.store) as c:
-        found = views.view(c, job_id)
-    assert found is not None
-    return found
 
 
 def kept(parts: Parts) -> list[str]:

@@ -8,7 +8,6 @@ import datetime
 import socket
 import ssl
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,6 @@ import pytest
 from pipeline.errors import FetchFailed, FetchInterrupted, LeaseLost, TooLarge
 from pipeline.fetch.fetcher import Fetcher
 from tests.web import Web, serving
-
-
-@pytest.fixture(scope="module")
-def everywhere() -> Iterator[Web]:
-    with serving("0.0.0.0") as web:
-        yield web
-
-
-@pytest.fixture
-def web(everywhere: Web) -> Web:
-    everywhere.asked.clear()
-    return everywhere
 
 
 @pytest.fixture(scope="module")

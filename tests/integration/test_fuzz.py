@@ -38,10 +38,10 @@ def right(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_minute_of_damaged_files_breaks_nothing() -> None:
-    found = fuzz(SEED, itertools.count(), threads=3, seconds=60)
+def test_half_a_minute_of_damaged_files_breaks_nothing() -> None:
+    found = fuzz(SEED, itertools.count(), threads=3, seconds=30)
     right(found)
-    assert found["files"] >= 400, "so few that nothing is shown"
+    assert found["files"] >= 200, "so few that nothing is shown"
     assert len(found["outcomes"]) >= 10, "files that all end alike are not damaged in enough ways"
 
 

@@ -13,12 +13,14 @@ from pipeline.cli.checks.verdict import look_around
 from pipeline.errors import BadSetting
 from pipeline.parts import Parts
 from pipeline.settings import read_settings
-from pipeline.store import keys
+from pipeline.store import keys, webhooks
 from pipeline.store.session import transaction
 from tests import driven
 from tests.integration.conftest import Run
 from tests.keyed import id_of, new_key
 from tests.listening import listening
+
+HOOK = "0195cf5e-0a53-7cc1-b5a5-6f2ed8e8d6f2"
 
 
 @pytest.fixture
@@ -54,6 +56,9 @@ def test_the_first_key_is_made_before_anybody_may_call_and_opens_the_door(
     assert key.split("_", 2)[2] not in shown.out, "it is a secret"
     monkeypatch.setenv("FAIRSCRIBE_API_KEY", key[:-2] + "AA")
     assert "not known here" in keyed("list").err
+    wrong = service.api(look_around(read_settings(), os.environ))
+    assert (wrong.ok, "key_unknown" in wrong.said) == (False, True)
+    assert "`fairscribe key list`" in str(wrong.cure)
 
 
 def test_keys_are_listed_without_their_secrets_and_revoked_by_id(alone: Run) -> None:
@@ -101,9 +106,13 @@ def test_jobs_from_before_there_were_keys_are_given_to_a_tenant(
 ) -> None:
     monkeypatch.setattr("pipeline.cli.key_commands.PAGE", 2)
     old = [driven.received(parts, f"{n}.wav") for n in range(5)]
+    with transaction(parts.store) as c:
+        webhooks.add(c, HOOK, None, "https://crm.example/hook", "whsec_", ["job.completed"])
     monkeypatch.setenv("FAIRSCRIBE_API_KEY", new_key(parts, "acme"))
     assert keyed("list", "--json").json["jobs"] == []
-    assert keyed("key", "adopt", "acme").out == "acme  5 jobs\n"
+    assert keyed("webhook", "list", "--json").json["webhooks"] == []
+    assert keyed("key", "adopt", "acme").out == "acme  5 jobs, 1 webhooks\n"
+    assert [one["id"] for one in keyed("webhook", "list", "--json").json["webhooks"]] == [HOOK]
     assert [job["id"] for job in keyed("list", "--json").json["jobs"]] == old
     assert keyed("key", "adopt", "rival", "--json").json["adopted"] == 0
 

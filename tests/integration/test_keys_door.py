@@ -233,6 +233,22 @@ def test_no_list_shows_anothers(api: TestClient, parts: Parts) -> None:
     assert ids["job_id"] in api.get("/v1/jobs", headers=acme).text
 
 
+def test_who_only_operates_is_told_no_name_of_a_file(api: TestClient, parts: Parts) -> None:
+    sent = {"files": ("Ms Ada Lovelace.wav", b"RIFF")}
+    acmes = api.post("/v1/jobs", files=sent, headers=bearing(new_key(parts, "acme")))
+    own, in_hand = acmes.json()["jobs"][0]["id"], driven.received(parts, "Mr Babbage.wav")
+    driven.surveyed(parts, own)
+    driven.running(parts, in_hand)
+
+    def names(*scopes: Scope) -> dict[str, str | None]:
+        line = api.get("/v1/queue", headers=bearing(new_key(parts, "acme", *scopes))).json()
+        return {job["id"]: job["file_name"] for job in line["head"] + line["in_hand"]}
+
+    assert names(Scope.OPERATE) == {own: None, in_hand: None}
+    assert names(Scope.OPERATE, Scope.READ) == {own: "Ms Ada Lovelace.wav", in_hand: None}
+    assert names(Scope.READ) == {own: "Ms Ada Lovelace.wav"}
+
+
 def test_pages_are_filled_with_ones_own(api: TestClient, parts: Parts) -> None:
     rival = bearing(new_key(parts, "rival"))
     for batch_id in ("first", "second"):

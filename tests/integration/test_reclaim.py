@@ -8,6 +8,7 @@ import pytest
 import redis
 from sqlalchemy import Connection, update
 
+from pipeline.caller import ANYONE
 from pipeline.clock import SetClock
 from pipeline.job import SURVEY, TRANSCRIBE, State, Ticket
 from pipeline.parts import Parts
@@ -17,7 +18,8 @@ from pipeline.queue.roll import Identity
 from pipeline.scheduling.policies import parse_policy
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.steps.reclaim import Reclaimer
-from pipeline.store import index, jobs, policies, tables
+from pipeline.store import erasures, index, jobs, policies, tables
+from pipeline.store.accesses import Action
 from pipeline.store.session import transaction
 from tests.lines import save_window, states, surveyed_job
 from workers.lease_keeper import LeaseKeeper
@@ -208,7 +210,7 @@ def test_a_keeper_lets_go_of_what_was_taken_away_and_not_of_what_it_ended_itself
     with transaction(parts.store) as c:
         jobs.fail(c, ended, "failed", "for this test", held[0][0].attempt)
         jobs.cancel(c, stopped)
-        jobs.erase(c, erased)
+        erasures.erase(c, [erased], ANYONE, Action.ERASED)
     keeper.watch_once()
     assert sorted(lost) == sorted([stopped, erased])
     assert queue.counts() == (0, 1)  # the lease of what it ended is its ending's to drop
@@ -261,7 +263,7 @@ def test_a_ghost_that_waits_and_a_lease_of_an_ended_job_are_found_by_the_rolling
     reclaimer.tick()
     with transaction(parts.store) as c:
         jobs.cancel(c, ended)  # as if Redis had been away: nobody told it
-        jobs.erase(c, erased)
+        erasures.erase(c, [erased], ANYONE, Action.ERASED)
     owner, lease = keys.owner(TRANSCRIBE.name), keys.lease(TRANSCRIBE.name)
     client.zadd(lease, {"01977f6e-8a3b-7c52-9d10-5b1f6c2a4e77": queue.time_ms() + 10**6})
     client.hset(owner, "01977f6e-8a3b-7c52-9d10-5b1f6c2a4e77", "somebody:1")

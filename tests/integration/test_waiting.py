@@ -13,9 +13,11 @@ from sqlalchemy import event
 
 from pipeline.api import waiting as door
 from pipeline.api.waiting import Waiting, Woken
+from pipeline.caller import ANYONE
 from pipeline.errors import PartDown
 from pipeline.parts import Parts
-from pipeline.store import jobs
+from pipeline.store import erasures
+from pipeline.store.accesses import Action
 from pipeline.store.session import transaction
 from tests import driven
 
@@ -85,7 +87,7 @@ def test_an_erased_job_wakes_who_waits_for_it(parts: Parts) -> None:
         wait = asyncio.create_task(waiting.ended(job_id, 15, stays))
         await asyncio.sleep(0)
         with transaction(parts.store) as c:
-            jobs.erase(c, job_id)
+            erasures.erase(c, [job_id], ANYONE, Action.ERASED)
         return await wait
 
     assert run(story()) is Woken.ENDED

@@ -6,7 +6,7 @@ import ipaddress
 import socket
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -16,22 +16,9 @@ from pipeline.errors import FetchFailed, LeaseLost
 from pipeline.fetch import addresses
 from pipeline.fetch.fetcher import Fetcher
 from pipeline.fetch.poster import ANSWER_LIMIT, Answer, Poster
-from tests.web import Web, serving
+from tests.web import Web
 
 Ask = Callable[[str], object]
-
-
-@pytest.fixture(scope="module")
-def everywhere() -> Iterator[Web]:
-    with serving("0.0.0.0") as web:
-        yield web
-
-
-@pytest.fixture
-def web(everywhere: Web) -> Web:
-    everywhere.asked.clear()
-    everywhere.sent.clear()
-    return everywhere
 
 
 FETCHER = Fetcher(timeout_s=5.0, private=False)

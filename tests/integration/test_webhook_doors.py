@@ -23,19 +23,13 @@ from tests.api_door import Open, api, assert_problem, open_api
 from tests.integration.conftest import Run
 from tests.integration.test_webhooks import failed_job
 from tests.lines import eventually
-from tests.web import Web, serving
+from tests.web import Web
 from workers.postman import Postman
 
 __all__ = ["api", "open_api"]
 
 HOOKS = "/v1/webhooks"
 URL = "https://crm.example.com/hook"
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    with serving() as found:
-        yield found
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.caller import ANYONE
 from pipeline.crash_points import EXIT_CODE, VARIABLE
 from pipeline.job import State
 from pipeline.parts import Parts
@@ -27,14 +28,8 @@ from tests.integration.test_errands import tone
 from tests.integration.test_fetch import view
 from tests.integration.test_webhooks import SECRET, add, failed_job, log_of, make_due, sql, state
 from tests.lines import eventually
-from tests.web import Web, serving
+from tests.web import Web
 from workers.command_lines import command_line
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    with serving() as found:
-        yield found
 
 
 @contextmanager
@@ -110,7 +105,7 @@ def test_a_thousand_jobs_and_a_slow_receiver_keep_no_recording_from_being_probed
     row = {"batch_id": "b", "storage_key": "k", "file_name": "a", "size_bytes": 1, "sha256": "0"}
     with transaction(parts.store) as c:
         jobs.add_jobs(c, {f"00000000-0000-7000-8000-{n:012}": row for n in range(1000)})
-    assert cancel_batch(parts.store, parts.queues, "b") == 1000
+    assert cancel_batch(parts.store, parts.queues, "b", ANYONE) == 1000
     assert state(parts, hook).waiting == 1000
     sound = tone(1)
     # so long that none of them is given up, and asked anew, before the gate opens

@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import pytest
 import uuid_utils
 from sqlalchemy import text
 
+from pipeline.caller import ANYONE
 from pipeline.errors import PartDown, SignatureRefused
 from pipeline.fetch.poster import Poster
-from pipeline.job import SURVEY, State
+from pipeline.job import FINAL, SURVEY, State
 from pipeline.parts import Parts
 from pipeline.recording import Transcript
 from pipeline.steps.accept import Upload, accept
@@ -27,7 +28,8 @@ from pipeline.steps.cancel import cancel, cancel_batch
 from pipeline.steps.notify import notify
 from pipeline.steps.retry import retry
 from pipeline.steps.tidy import tidy
-from pipeline.store import deliveries, jobs, outbox, webhooks
+from pipeline.store import deliveries, erasures, jobs, outbox, webhooks
+from pipeline.store.accesses import Action
 from pipeline.store.deliveries import Delivery
 from pipeline.store.session import transaction
 from pipeline.store.webhooks import Webhook
@@ -38,19 +40,6 @@ from tests.web import Web, serving
 
 SECRET = new_secret()
 POSTER = Poster(timeout_s=5.0, private=True)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Web]:
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture
-def web(server: Web) -> Web:
-    server.asked.clear()
-    server.sent.clear()
-    return server
 
 
 def add(
@@ -128,7 +117,7 @@ ENDS: list[tuple[Callable[[Parts, str], Any], str, str | None]] = [
     (failed_in_work, "failed", "engine_crashed_on_job"),
     (lambda parts, job_id: cancel(parts.store, parts.queues, job_id), "cancelled", None),
     (cancelled_in_work, "cancelled", None),
-    (lambda parts, _: cancel_batch(parts.store, parts.queues, "monday"), "cancelled", None),
+    (lambda parts, _: cancel_batch(parts.store, parts.queues, "monday", ANYONE), "cancelled", None),
 ]
 
 
@@ -173,6 +162,9 @@ def test_nothing_but_rows_move_changes_a_jobs_state() -> None:
     root = Path(__file__).resolve().parents[2]
     for path in (*root.glob("pipeline/**/*.py"), *root.glob("workers/**/*.py")):
         source = path.read_text("utf-8")
+        if path.name == "dump.py":  # a restore has jobs wait again, and ends none
+            assert not any(f"'{state.value}'" in source for state in FINAL)
+            continue
         for setting in re.findall(r"UPDATE jobs\b.*?\bSET\b(.*?)\bWHERE\b", source, re.DOTALL):
             assert not re.search(r"\bstate\s*=", setting), path
         if path.name == "rows.py":
@@ -243,7 +235,7 @@ def test_what_is_erased_leaves_no_delivery_and_the_log_forgets_in_time(parts: Pa
     hook = add(parts)
     erased, old, young = (failed_job(parts) for _ in range(3))
     with transaction(parts.store) as c:
-        jobs.erase(c, erased)
+        erasures.erase(c, [erased], ANYONE, Action.ERASED)
     aged = "UPDATE deliveries SET created_at = now() - interval '31 days' WHERE job_id = :id"
     sql(parts, aged, id=UUID(old))
     tidy(parts.store, parts.storage)
@@ -300,6 +292,7 @@ def test_eight_attempts_more_and_more_patient_then_it_is_given_up(parts: Parts, 
         (503, "900", 900.0),
         (429, "900", 900.0),
         (429, "99999999", 86_400.0),  # not for years
+        (429, "9" * 400, 86_400.0),
         (500, "900", 30.0),  # only those two mean it
         (503, "tomorrow", 30.0),
     ],

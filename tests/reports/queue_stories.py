@@ -19,14 +19,14 @@ from sqlalchemy import select
 
 from pipeline.engine import Heard, Prepared
 from pipeline.handover import ERRANDS_QUEUE
-from pipeline.job import TRANSCRIBE, JobView, State
+from pipeline.job import TRANSCRIBE, State
 from pipeline.parts import Parts, open_parts
 from pipeline.steps.cancel import cancel
-from pipeline.store import jobs, tables, views
+from pipeline.store import jobs, tables
 from pipeline.store.session import transaction
 from tests import driven
 from tests.api_door import send
-from tests.lines import eventually, pulling, states, surveyed_job
+from tests.lines import eventually, pulling, states, surveyed_job, view
 from tests.reports.checks import Here
 from tests.servers import throwaway_home
 from tests.sounds import silence, tone, wav
@@ -49,13 +49,6 @@ class Counting(EchoEngine):
 
 def engine(slots: int, fixed_s: float) -> Counting:
     return Counting(slots=slots, fixed_s=fixed_s, per_second_s=0.0)
-
-
-def of(parts: Parts, job_id: str) -> JobView:
-    with transaction(parts.store) as c:
-        found = views.view(c, job_id)
-    assert found is not None
-    return found
 
 
 def timed(parts: Parts, lease_s: float, renew_s: float) -> None:
@@ -82,7 +75,7 @@ def a_job_longer_than_its_lease_runs_once(here: Here) -> None:
     job_id, first, second = surveyed_job(parts, windows=4), engine(1, 1.2), engine(1, 1.2)
     with pulling(parts, first, name="a@here"), pulling(parts, second, name="b@here"):
         all_done(parts, 1)
-    assert of(parts, job_id).attempts == 1
+    assert view(parts, job_id).attempts == 1
     assert first.heard + second.heard == 4
 
 
@@ -107,8 +100,8 @@ def short_ones_wait_behind_no_long_one(here: Here) -> None:
         pulling(parts, engine(1, 0.1), name="a@here"),
         pulling(parts, engine(1, 0.1), name="b@here"),
     ):
-        eventually(lambda: all(of(parts, j).state is State.COMPLETED for j in short), 20)
-        assert of(parts, long).state is not State.COMPLETED
+        eventually(lambda: all(view(parts, j).state is State.COMPLETED for j in short), 20)
+        assert view(parts, long).state is not State.COMPLETED
         all_done(parts, 10)
 
 
@@ -127,7 +120,7 @@ def the_twentieth_is_heard_like_the_first(here: Here) -> None:
     with pulling(parts, engine(1, 0.01)):
         for _ in range(20):
             job_id = surveyed_job(parts)
-            eventually(lambda job_id=job_id: of(parts, job_id).state is State.COMPLETED)  # type: ignore[misc]
+            eventually(lambda job_id=job_id: view(parts, job_id).state is State.COMPLETED)  # type: ignore[misc]
             assert "echo" in client.get(f"/v1/jobs/{job_id}/transcript").json()["text"]
     assert client.get("/v1/health/ready").status_code == 200
 
@@ -204,8 +197,8 @@ def a_cancel_with_no_worker_up_holds(here: Here) -> None:
     other = surveyed_job(parts)
     assert cancel(parts.store, parts.queues, job_id)
     with pulling(parts, one):
-        eventually(lambda: of(parts, other).state is State.COMPLETED)
-    assert of(parts, job_id).state is State.CANCELLED
+        eventually(lambda: view(parts, other).state is State.COMPLETED)
+    assert view(parts, job_id).state is State.CANCELLED
     assert one.heard == 1
     assert parts.queues[TRANSCRIBE.name].counts() == (0, 0)
 

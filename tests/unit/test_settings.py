@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,9 @@ def test_a_secret_is_read_from_the_file_that_is_named(name: str, end: str, tmp_p
 
 
 def test_only_one_newline_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text(" a b \n\n")
-    read = read_settings({"FAIRSCRIBE_API_KEY_FILE": str(tmp_path / "secret")})
-    assert read.api_key == " a b \n"
+    (tmp_path / "secret").write_text("redis://h/0 \n\n")
+    read = read_settings({"FAIRSCRIBE_REDIS_URL_FILE": str(tmp_path / "secret")})
+    assert read.redis_url == "redis://h/0 \n"
 
 
 def test_a_value_and_a_file_are_one_too_many(tmp_path: Path) -> None:
@@ -62,6 +63,33 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(
         read_settings({"FAIRSCRIBE_API_KEY_FILE": str(place)})
     assert "s3cret" not in refused.value.message
     assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "recording"])
+def test_a_file_that_may_never_end_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    place = Path("/dev/zero") if kind == "device" else tmp_path / "odd"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    elif kind == "recording":
+        place.write_bytes(b"x" * 70_000)
+    with pytest.raises(BadSetting, match=r"FAIRSCRIBE_API_KEY_FILE=.*: (it is|Is a directory)"):
+        read_settings({"FAIRSCRIBE_API_KEY_FILE": str(place)})
+
+
+@pytest.mark.parametrize("value", ["1e300", "1e400", "nan", "-1", "٣"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("KEEP_AUDIO_DAYS", "KEEP_PACKED_DAYS", "KEEP_TRANSCRIPTS_DAYS", "KEEP_JOBS_DAYS"),
+        *("KEEP_ACCESSES_DAYS", "WINDOW_LIMIT_S", "ENGINE_STALL_S", "HEALTH_CHECK_S"),
+        *("URL_TIMEOUT_S", "WEBHOOK_TIMEOUT_S", "UPLOAD_IDLE_S", "RATE_PER_S", "RATE_BURST"),
+    ],
+)
+def test_times_that_nobody_can_wait_or_look_back_are_refused(name: str, value: str) -> None:
+    with pytest.raises(BadSetting, match=f"FAIRSCRIBE_{name}="):
+        read_settings({f"FAIRSCRIBE_{name}": value})
 
 
 def test_what_is_no_secret_has_no_file(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pipeline.cli.service import NotFairscribe, connect
 from pipeline.errors import FairscribeError, NotAllowed, PartDown
 from pipeline.queue import keys
 from pipeline.queue.board import Board
-from pipeline.settings import celery_broker_url
+from pipeline.settings import celery_broker_url, is_loopback
 
 KINDS = ("errands", "survey", "transcribe")
 PING_S = 2.0
@@ -40,6 +40,11 @@ def api(here: Here) -> Verdict:
     except NotAllowed as refused:
         said = f"The API at {service.url} works, and does not let this shell in: {refused.code}."
         cure = "Set FAIRSCRIBE_API_KEY; `fairscribe key add NAME`, where Postgres is, makes a key."
+        if here.settings.api_key is not None:
+            cure = (
+                "Set FAIRSCRIBE_API_KEY to a key that is active: `fairscribe key list`, where "
+                "Postgres is, shows them, and `fairscribe key add NAME` makes one."
+            )
         return problem("api", said, cure)
     except FairscribeError as unready:
         said = f"The API at {service.url} answers, and cannot work: {unready.message}"
@@ -47,6 +52,24 @@ def api(here: Here) -> Verdict:
     finally:
         service.close()
     return fine("api", f"The API answers at {service.url}.")
+
+
+def flower(here: Here) -> Verdict:
+    """Nobody can stop workers by it who was not given a password."""
+    settings = here.settings
+    if settings.flower_auth is None and not is_loopback(settings.flower_host):
+        said = (
+            f"Flower will not start: it is to listen at {settings.flower_host} without a password."
+        )
+        return problem("flower", said, "Set FAIRSCRIBE_FLOWER_AUTH to user:password.")
+    if not settings.flower_control:
+        return fine("flower", "Flower only shows.")
+    if settings.flower_auth is None:
+        said = "Flower lets anybody cancel jobs and stop workers, any page open in a browser too."
+        cure = "Set FAIRSCRIBE_FLOWER_AUTH to user:password, or FAIRSCRIBE_FLOWER_CONTROL=false."
+        return problem("flower", said, cure)
+    said = "Flower lets whoever has its password cancel jobs and stop workers."
+    return fine("flower", said)
 
 
 def workers(here: Here) -> Verdict:

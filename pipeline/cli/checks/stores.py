@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 from pipeline.cli.checks.verdict import Here, Verdict, fine, problem
 from pipeline.errors import PartDown
 from pipeline.settings import sqlalchemy_url
-from pipeline.store.schema import revisions
+from pipeline.store.schema import knows, revisions
 from pipeline.store.session import clock_ms, transaction
 from pipeline.store.webhooks import paused
 
@@ -37,9 +37,13 @@ def postgres(here: Here) -> Verdict:
     try:
         with transaction(_store(here.database_url)) as connection:
             found, expected = revisions(connection)
+            newer = found is not None and not knows(connection, found)
     except (PartDown, SQLAlchemyError, UnicodeError) as down:
         cure = f"{START}, or see that it runs and that FAIRSCRIBE_DATABASE_URL names it rightly."
         return problem("postgres", _sentence(down), cure)
+    if newer:
+        said = f"Postgres answers and has the tables of a newer version ({found}), which serve too."
+        return fine("postgres", said)
     if found != expected:
         said = f"Postgres has the tables of version {found or 'none'}, expected {expected}."
         return problem("postgres", said, "Run `python -m workers.migrate`; `fairscribe up` does.")

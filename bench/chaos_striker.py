@@ -13,7 +13,7 @@ from bench.chaos_house import House, Seat
 
 Heal = Callable[[], float | None]
 """Returns the seconds after which to ask again, where it is too early."""
-Strike = Callable[["Breaker"], "tuple[float, Heal] | None"]
+Strike = Callable[["Striker"], "tuple[float, Heal] | None"]
 """Returns (seconds until healed, how), or None when there was nothing to strike at."""
 
 
@@ -40,7 +40,7 @@ class Flushed:
 
 
 @dataclass
-class Breaker:
+class Striker:
     """What the strikes work with, and what they note down."""
 
     house: House
