@@ -21,7 +21,6 @@ from pipeline.job import State
 from pipeline.parts import Parts, open_parts
 from pipeline.queue.redis_queue import connect
 from pipeline.settings import read_settings, sqlalchemy_url
-from pipeline.steps.erase import TOMBSTONES
 from pipeline.store import schema
 from pipeline.store.session import breaker_of, open_store, transaction
 from tests import lines
