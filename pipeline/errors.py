@@ -18,6 +18,7 @@
      |   +- JobStuck
      |   +- LanguageUnknown
      |   +- RecordingMissing
+     |   +- RecordingUnreadable
      |   +- FetchFailed
      |   |   +- FetchInterrupted   it may go better later
      |   +- UnexpectedError
@@ -29,6 +30,7 @@
      +- WindowLate                 the engine gave this one window no answer in time
      +- WindowRefused              the engine cannot hear this one window
      +- PartDown                   Postgres, Redis or storage does not answer
+     |   +- SoundUnreadable        storage does, but for this one file
      +- NoSuchJob
      +- NoSuchBatch
      +- NoSuchCall
@@ -207,6 +209,13 @@ class RecordingMissing(JobFailed):
     advice = "Send it again."
 
 
+class RecordingUnreadable(JobFailed):
+    """The stored sound of this recording could not be read, while that of others could."""
+
+    code = "recording_unreadable"
+    advice = "Ask the operator to see to storage, then retry it; if it fails again, send it again."
+
+
 class FetchFailed(JobFailed):
     """The recording could not be fetched from its URL."""
 
@@ -270,6 +279,10 @@ class PartDown(FairscribeError):
     """A part this needs does not answer; try again shortly."""
 
     code = "part_down"
+
+
+class SoundUnreadable(PartDown):
+    """The stored file cannot be read, though storage answers; try again shortly."""
 
 
 class NoSuchJob(FairscribeError):

@@ -3,10 +3,16 @@
 A message is a hint. It may be lost (Redis gone, a worker killed between reading and running), so
 whoever sends one relies on the sweeper, never on the message. So nobody waits for a broker that did
 not answer a moment ago.
+
+Probes of whoever sends many go behind those of others: the first few of each sender in half a
+minute are asked for at once, the rest wait in a list of their own, which a worker takes from while
+the first is empty. Celery calls that a priority; with Redis 0 is the highest.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 from celery import Celery
@@ -27,7 +33,46 @@ FETCH = "fairscribe.fetch"
 NOTIFY = "fairscribe.notify"
 """Errand: look at once for what a webhook is to be told. Argument: webhook id."""
 
+BEHIND = 9
+"""The priority of what goes behind."""
+
+ERRANDS_LISTS = (ERRANDS_QUEUE, f"{ERRANDS_QUEUE}\x06\x16{BEHIND}")
+"""The lists in Redis in which errands wait."""
+
+FEW = 20
+FEW_EACH_S = 30.0
+"""Of one sender so many probes in so long are few."""
+
+SENDERS_KEPT = 10_000
+
 _NO_ANSWER = (OperationalError, OSError, TimeoutError)
+
+
+class Few:
+    """Counts what each sender asked for in the running half minute. Safe to use from threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: dict[str, tuple[float, int]] = {}
+        """By sender: since when (monotonic), and how many."""
+
+    def take(self, sender: str | None, count: int) -> int:
+        """How many of `count` go first; without a sender each call is somebody else's."""
+        if sender is None:
+            return min(count, FEW)
+        now_s = time.monotonic()
+        with self._lock:
+            since_s, asked = self._asked.get(sender, (now_s, 0))
+            if now_s - since_s >= FEW_EACH_S:
+                since_s, asked = now_s, 0
+            if sender not in self._asked and len(self._asked) >= SENDERS_KEPT:
+                self._forget(now_s)
+            self._asked[sender] = since_s, asked + count
+            return max(0, min(count, FEW - asked))
+
+    def _forget(self, now_s: float) -> None:
+        live = {k: v for k, v in self._asked.items() if now_s - v[0] < FEW_EACH_S}
+        self._asked = live if len(live) < SENDERS_KEPT else {}
 
 
 class Handover:
@@ -43,10 +88,16 @@ class Handover:
             broker_transport_options={"socket_timeout": 1.0, "socket_connect_timeout": 1.0},
         )
         self.breaker = Breaker("The broker", self._ask, after=1)
+        self._few = Few()
 
-    def probe(self, job_ids: list[str]) -> None:
-        """Ask for these jobs to be probed. Raises `PartDown` when the broker does not answer."""
-        self._send(PROBE, job_ids)
+    def probe(self, job_ids: list[str], sender: str | None = None) -> None:
+        """Ask for these jobs to be probed, those beyond the first few of `sender` (a tenant, a
+        batch; None: nobody is known) behind what others ask for. Raises `PartDown` when the broker
+        does not answer.
+        """
+        first = self._few.take(sender, len(job_ids))
+        self._send(PROBE, job_ids[:first])
+        self._send(PROBE, job_ids[first:], priority=BEHIND)
 
     def fetch(self, job_ids: list[str], in_s: float = 0.0) -> None:
         """Ask for these jobs' recordings to be fetched, not before `in_s` seconds. See `probe`."""

@@ -178,7 +178,9 @@ def sweep() -> None:
     with transaction(parts().store) as c:
         unprobed = jobs.forgotten(c, LOST_AFTER_S, SWEEP_AT_MOST)
         unfetched = fetches.forgotten(c, LOST_AFTER_S, FETCHES_SWEPT)
-    parts().handover.probe(unprobed)
+        by_sender = jobs.senders(c, unprobed)
+    for sender, job_ids in by_sender.items():
+        parts().handover.probe(job_ids, sender)  # who sent many still goes behind
     parts().handover.fetch(unfetched)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -22,6 +21,8 @@ from pipeline.errors import (
     LeaseLost,
     PartDown,
     RecordingRefused,
+    RecordingUnreadable,
+    SoundUnreadable,
     UnexpectedError,
     WindowLate,
     WindowRefused,
@@ -33,9 +34,7 @@ from workers.flower_events import JobRequest
 from workers.held import Held, Work
 from workers.speedometer import Speedometer
 from workers.suspects import Suspects
-
-DONE_KEPT = 64
-"""Units that ended of which is remembered whose they were and when."""
+from workers.unreadable import Done, Unreadable
 
 OPEN_PATIENCE_S = 5.0
 """A job that opens no faster than this does not keep others from being claimed."""
@@ -70,7 +69,8 @@ class Hands:
         """Units running now. Read from other threads."""
         self.moved_s = time.monotonic()
         """When a unit last ended, or the first of several began. Read from other threads."""
-        self._done: deque[tuple[str, float]] = deque(maxlen=DONE_KEPT)
+        self.done = Done()
+        self.unreadable = Unreadable(self.done)
 
     # -- in ---------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Hands:
         served.starved_since_s = None
         for held in self.held.values():
             idle = held.waiting and not held.running and held.starved_since_s is None
-            if idle and held.number < served.number:
+            if idle and held.unreadable_since_s is None and held.number < served.number:
                 held.starved_since_s = time.monotonic()
 
     async def _run_unit(self, held: Held, unit: int, since_s: float) -> None:
@@ -138,6 +138,12 @@ class Hands:
             self._again(held, unit)
         except WindowLate as late:
             self._late(held, unit, late)
+        except SoundUnreadable as why:
+            log().warning("unit_unreadable", job_id=held.job_id, why=why.message)
+            held.waiting.appendleft(unit)
+            self.unreadable.note(held)
+            self.suspects.drop(held.job_id)  # it would keep all others waiting
+            self.moved_s = time.monotonic()  # not the engine's fault
         except PartDown as down:
             log().warning("unit_waits", job_id=held.job_id, why=down.message)
             held.waiting.appendleft(unit)
@@ -151,7 +157,8 @@ class Hands:
         else:
             self.suspects.clear_unit(held.job_id, unit)
             self.moved_s = held.moved_s = time.monotonic()
-            self._done.append((held.job_id, self.moved_s))
+            held.unreadable_since_s, held.unreadable_times = None, 0
+            self.done.add(held.job_id)
             work = self._work.unit_work(held.opened, unit)
             self.speedometer.note(work, self.moved_s - since_s)
 
@@ -198,6 +205,15 @@ class Hands:
         else:
             held.waiting.appendleft(unit)
             self.suspects.add_late(held.job_id, unit)
+
+    async def let_go_of_unreadable(self) -> None:
+        """What could not be read for long fails, if others could; else another worker may try."""
+        for held, others_heard in self.unreadable.overdue(list(self.held.values())):
+            if others_heard:
+                log().error("job_unreadable", job_id=held.job_id)
+                await self._fail(held, RecordingUnreadable())
+            else:
+                await self.give_back(held, "it cannot be read here")
 
     async def empty_engine(self, patience_s: float) -> None:
         """After `patience_s` no unit runs: those that did not notice the death are suspects too."""
@@ -290,10 +306,7 @@ class Hands:
         for held in list(self.held.values()):
             busy = held.opened is None or held.running or held.ended or held.not_before_s > now_s
             if busy and now_s - held.moved_s > self._work.stuck_s:
-                others = any(
-                    job_id != held.job_id and at_s > now_s - self._work.stuck_s / 2
-                    for job_id, at_s in self._done
-                )
+                others = self.done.since(now_s - self._work.stuck_s / 2, held.job_id)
                 log().error("job_stuck", job_id=held.job_id, others_went_on=others)
                 self.spawn(self._leave_stuck(held, charged=others))
 

@@ -22,9 +22,9 @@ class Work(Protocol):
     A job is a number of units that may run side by side; what a unit is (a window, a whole file)
     is the stage's affair. `open`, `finish` and `floor` are called in a thread, coroutines on the
     loop. What touches the job raises `RecordingRefused` or `JobFailed` (it ends), `LeaseLost`
-    (write nothing), `PartDown` (again later); `run` also `EngineDead` (again, after `recover`),
-    `WindowLate` (again, alone) and `WindowRefused` (it ends). Anything else is a fault of ours and
-    ends the job as unexpected.
+    (write nothing), `PartDown` (again later; `SoundUnreadable`: and nobody else waits); `run` also
+    `EngineDead` (again, after `recover`), `WindowLate` (again, alone) and `WindowRefused` (it
+    ends). Anything else is a fault of ours and ends the job as unexpected.
     """
 
     stage: Stage
@@ -135,7 +135,11 @@ class Held:
     """Since when it has units waiting and none running, while a job taken later got a slot;
     monotonic."""
     not_before_s: float = 0.0
-    """After an outage: when to try again, monotonic."""
+    """After an outage, or a read that failed: when to try again, monotonic."""
+    unreadable_since_s: float | None = None
+    """Since when its own sound cannot be read, though storage answers; monotonic."""
+    unreadable_times: int = 0
+    """How often that was tried in vain."""
     moved_s: float = field(default_factory=time.monotonic)
     """When a step of it last ended, or the first of several units began; monotonic."""
     ended: bool = False

@@ -35,6 +35,7 @@ from workers.hands import RETRY_S, Hands
 from workers.held import Held, Work
 from workers.pulse import Pulse
 from workers.turns import Turns, last_served
+from workers.unreadable import LONGEST_PAUSE_S
 
 STARVED_S = 2.0
 """A job in hand that has no slot for this long, while later ones have, is given back."""
@@ -73,7 +74,7 @@ class PullLoop:
         self._wake, self._tick_s, self._on_ready = wake, tick_s, on_ready
         self._draining = self._hurried = False
         self._claiming: asyncio.Task[None] | None = None
-        self._claim_not_before_s = 0.0
+        self._claim_not_before_s = self._took_s = 0.0
         self._turns = Turns(work, queue)
         self._took = False
         self._idle_s = tick_s
@@ -134,6 +135,7 @@ class PullLoop:
         if self._hands.death is not None:
             await self._recover(self._hands.death)
         self._hands.let_go_of_stuck()
+        await self._hands.let_go_of_unreadable()
         self._check_engine()
         if self._hands.suspects:
             self._start_units(self._work.slots)
@@ -222,14 +224,20 @@ class PullLoop:
 
     def _may_claim(self) -> bool:
         """Not while a claim or a job in hand waits out an outage: more work would only wait too,
-        though a job that waits leaves its slot free.
+        though a job that waits leaves its slot free. One that alone cannot be read keeps nobody;
+        with several of them others are tried, and only now and then.
         """
         now_s = time.monotonic()
-        waits = any(held.not_before_s > now_s for held in self._hands.held.values())
-        return now_s >= self._claim_not_before_s and not waits
+        held = self._hands.held.values()
+        if any(h.not_before_s > now_s and h.unreadable_since_s is None for h in held):
+            return False
+        pause_s = LONGEST_PAUSE_S if self._hands.unreadable.many(held) else 0.0
+        return now_s >= max(self._claim_not_before_s, self._took_s + pause_s)
 
     async def _take(self, windows: int, floor: Floor | None, promotion: Promotion | None) -> None:
         self._took = False
+        if self._hands.unreadable.many(self._hands.held.values()):
+            windows = 1  # to see whether another can be read
         self._claim_not_before_s = time.monotonic() + RETRY_S  # unless it succeeds
         try:
             taken = await asyncio.to_thread(self._claims.take, windows, floor, promotion)
@@ -238,6 +246,7 @@ class PullLoop:
             return
         self._claim_not_before_s = 0.0
         self._took = bool(taken.jobs)
+        self._took_s = time.monotonic() if taken.jobs else self._took_s
         self._turns.asked(taken.now_ms)
         # asking in vain costs the engine time: half a millisecond of a core each
         grown_s = max(self._tick_s, min(IDLE_TICK_S, self._idle_s * 1.5))
@@ -279,6 +288,7 @@ class PullLoop:
         kept = self._turns.next_promoted(self._held()) if self._turns.others_wait else None
         for held in self._held():
             idle = held.waiting and not held.running and not held.ended
+            idle = idle and held.unreadable_since_s is None  # given back it would come again
             if not (calm and idle) or held is kept:
                 held.starved_since_s = None
             elif held.starved_since_s and now_s - held.starved_since_s > STARVED_S:

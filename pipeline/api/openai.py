@@ -157,7 +157,7 @@ async def _hear(
         accepted = await run_in_threadpool(accept, parts.store, parts.storage, upload, limit_bytes)
     if accepted.refused is not None:
         raise accepted.refused
-    await run_in_threadpool(hand_over, parts.handover, [accepted])
+    await run_in_threadpool(hand_over, parts.handover, [accepted], caller.tenant)
     view = await _ended(request, parts, waiting, accepted.job_id)
     if view is None:
         return Response(status_code=HUNG_UP)

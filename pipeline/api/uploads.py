@@ -204,7 +204,8 @@ class _Request:
                 raise
         if tuple(job_ids) != self.made:
             self._keep_erased()
-        hand_over(self.parts.handover, self.accepted.values())
+        sender = self.tenant or self.submitted.said.get("batch_id")
+        hand_over(self.parts.handover, self.accepted.values(), sender)
         return self._answer(job_ids, down).model_dump(mode="json"), down is None
 
     def carry_out_again(self, job_ids: Sequence[str]) -> Carried:

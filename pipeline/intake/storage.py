@@ -23,7 +23,14 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
 from pipeline.breaker import Breaker
-from pipeline.errors import EmptyRecording, FairscribeError, PartDown, RecordingMissing, TooLarge
+from pipeline.errors import (
+    EmptyRecording,
+    FairscribeError,
+    PartDown,
+    RecordingMissing,
+    SoundUnreadable,
+    TooLarge,
+)
 
 _KEY = re.compile(r"[a-z]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 
@@ -34,6 +41,9 @@ to those that are there, never put in their place."""
 FULL = "Storage is full."
 _FULL_WORDS = ("No space left", "Disk quota exceeded", "File too large")
 """Of the disk, of this user, of the process: what the system calls it."""
+
+_NOBODY = "nobody"
+"""Stored under no key: a store that says so of it answers."""
 
 
 class Storage:
@@ -75,9 +85,9 @@ class Storage:
     def open_fd(self, key: str) -> int:
         """A file descriptor to read the whole of `key` from; the caller closes it.
 
-        Raises RecordingMissing, PartDown.
+        Raises RecordingMissing, SoundUnreadable, PartDown.
         """
-        with self._asking(), _telling():
+        with self._asking(key), _telling():
             if self._folder is not None:
                 return os.open(self._folder / _checked(key), os.O_RDONLY | os.O_NOFOLLOW)
             with tempfile.TemporaryFile() as copy:
@@ -89,19 +99,19 @@ class Storage:
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """`length` bytes from byte `start`.
 
-        Raises RecordingMissing when there are not that many, PartDown.
+        Raises RecordingMissing when there are not that many, SoundUnreadable, PartDown.
         """
         if not length:
             return b""
         # A range that begins past the end is the store's own kind of error, a different one each.
         if start + length > self.size(key):
             raise RecordingMissing("The stored recording is shorter than it was.")
-        with self._asking(), _telling():
+        with self._asking(key), _telling():
             return bytes(obstore.get_range(self._store, key, start=start, length=length))
 
     def size(self, key: str) -> int:
-        """Size in bytes. Raises RecordingMissing, PartDown."""
-        with self._asking(), _telling():
+        """Size in bytes. Raises RecordingMissing, SoundUnreadable, PartDown."""
+        with self._asking(key), _telling():
             return int(obstore.head(self._store, _checked(key))["size"])
 
     def delete(self, key: str) -> None:
@@ -124,19 +134,35 @@ class Storage:
         ]
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """A store that is full answers, and must let us erase; one that fails does not."""
+    def _asking(self, key: str | None = None) -> Iterator[None]:
+        """A store that is full answers, and must let us erase; so does one that fails to read `key`
+        (a bad sector, one object refused) and can say what is beside it.
+        """
         call = self.breaker.call()
         try:
             yield
         except PartDown as down:
-            (self.breaker.answered if down.message == FULL else self.breaker.failed)(call)
+            alone = key is not None and self._answers_beside(key)
+            (self.breaker.answered if alone or down.message == FULL else self.breaker.failed)(call)
+            if alone:
+                raise SoundUnreadable from down
             raise
         except BaseException:
             self.breaker.answered(call)
             raise
         else:
             self.breaker.answered(call)
+
+    def _answers_beside(self, key: str) -> bool:
+        folder = key.partition("/")[0]
+        try:
+            with _telling():
+                obstore.head(self._store, f"{folder}/{_NOBODY}")
+        except RecordingMissing:
+            return True
+        except PartDown:
+            return False
+        return True
 
     def _make_durable(self, key: str) -> None:
         """Flush the file, its folder, and the folders above up to the store's own."""

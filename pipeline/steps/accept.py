@@ -137,12 +137,15 @@ def accept_urls(store: Engine, urls: Mapping[str, str], said: Mapping[str, Any])
     return [Accepted(job_id, to_fetch=True) for job_id in urls]
 
 
-def hand_over(handover: Handover, accepted: Iterable[Accepted]) -> None:
-    """Ask for what comes next, probe or fetch; a lost request is repeated by the sweeper."""
+def hand_over(handover: Handover, accepted: Iterable[Accepted], sender: str | None = None) -> None:
+    """Ask for what comes next, probe or fetch; a lost request is repeated by the sweeper.
+
+    `sender`: the tenant or else the batch; whoever sends many goes behind.
+    """
     going = [a for a in accepted if a.refused is None]
     reach("accept_after_row")
     try:
-        handover.probe([a.job_id for a in going if not a.to_fetch])
+        handover.probe([a.job_id for a in going if not a.to_fetch], sender)
         handover.fetch([a.job_id for a in going if a.to_fetch][:FETCHES_ASKED])
     except PartDown as down:
         log().warning("errands_not_asked_for", jobs=len(going), why=down.message)

@@ -39,7 +39,10 @@ def retry(store: Engine, storage: Storage, handover: Handover, job_id: str) -> N
             partials.drop_windows(c, job_id)
     reach("retry_after_commit")
     try:
-        (handover.fetch if fetch else handover.probe)([job_id])
+        if fetch:
+            handover.fetch([job_id])
+        else:
+            handover.probe([job_id], row.tenant)
     except PartDown as down:
         log().warning("errands_not_asked_for", jobs=1, why=down.message)
     if artefact_key is not None:

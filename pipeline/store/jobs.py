@@ -100,6 +100,16 @@ def forgotten(c: Connection, age_s: float, limit: int) -> list[str]:
     return sorted(str(row.id) for row in c.execute(told))
 
 
+def senders(c: Connection, job_ids: Sequence[str]) -> dict[str | None, list[str]]:
+    """These jobs by who sent them: the tenant, else the batch."""
+    found: dict[str | None, list[str]] = {}
+    sender = func.coalesce(jobs.c.tenant, jobs.c.batch_id)
+    ids = [UUID(job_id) for job_id in job_ids]
+    for row in c.execute(select(jobs.c.id, sender).where(jobs.c.id.in_(ids)).order_by(jobs.c.id)):
+        found.setdefault(row[1], []).append(str(row.id))
+    return found
+
+
 # -- the fence ------------------------------------------------------------------------------
 
 

@@ -28,6 +28,9 @@ READ_ONLY = "25006"
 NO_ANSWER = ("08", "57P01", "57P02", "57P03", "53300")
 """How the SQLSTATE begins when the server is going, coming, or has no connection to spare."""
 
+REFUSED_VALUES = "22"
+"""How the SQLSTATE begins when Postgres' own sentence quotes the value it refused."""
+
 _breakers: WeakKeyDictionary[Engine, Breaker] = WeakKeyDictionary()
 
 _asking: ContextVar[tuple[Breaker, Call] | None] = ContextVar("asking", default=None)
@@ -144,13 +147,23 @@ def _primary_only(connection: Connection) -> Iterator[None]:
 
 
 class _Impatient(psycopg.Connection[Any]):
-    """A connection that stops waiting for a server which answers nobody any more.
+    """A connection that stops waiting for a server which answers nobody any more, and whose errors
+    hold no value of a row.
 
-    psycopg waits for ever, and none of the server's timeouts runs while it is stopped.
+    psycopg waits for ever, and none of the server's timeouts runs while it is stopped. Every error
+    of the server comes out of `wait`: here, before SQLAlchemy words its own by it and anybody (us,
+    uvicorn, Celery) writes a traceback.
     """
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         """As psycopg's own, with a look at the breaker whenever nothing came for 0.1 s."""
+        try:
+            return self._wait(gen, *arguments, **options)
+        except psycopg.Error as error:
+            _name_no_value(error)
+            raise
+
+    def _wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         asking = _asking.get()
         if asking is None:
             return super().wait(gen, *arguments, **options)
@@ -169,6 +182,19 @@ class _Impatient(psycopg.Connection[Any]):
                 return end.value
 
         return super().wait(look(), *arguments, **options)
+
+
+def _name_no_value(error: psycopg.Error) -> None:
+    """Leave of what Postgres says the sentence and the names of things. Its DETAIL and CONTEXT hold
+    rows: file names, metadata, words of a transcript.
+    """
+    diag, state = error.diag, error.sqlstate or ""
+    if diag.message_primary is None:
+        return  # the server said nothing: the words are psycopg's
+    refused = state.startswith(REFUSED_VALUES)
+    said = "a value was refused" if refused else diag.message_primary.partition("\n")[0]
+    names = [diag.table_name, diag.column_name, diag.constraint_name]
+    error.args = (" ".join([said, f"({state})", *(name for name in names if name)]),)
 
 
 def _connect(_dialect: Any, _record: Any, words: Any, options: Any) -> Any:

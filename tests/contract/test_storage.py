@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from pipeline.errors import EmptyRecording, PartDown, RecordingMissing, TooLarge
+from pipeline.errors import EmptyRecording, PartDown, RecordingMissing, SoundUnreadable, TooLarge
 from pipeline.intake import storage as storage_module
 from pipeline.intake.storage import Storage
 
@@ -110,6 +110,27 @@ def test_what_is_not_there_is_missing(storage: Storage) -> None:
     for ask in (storage.size, storage.open_fd, lambda key: storage.read_range(key, 0, 1)):
         with pytest.raises(RecordingMissing):
             ask(KEY)
+
+
+def test_one_file_that_cannot_be_read_is_told_from_a_store_that_answers_nobody(
+    folder: Path,
+) -> None:
+    store = Storage(folder)
+    asks = (store.size, store.open_fd, lambda key: store.read_range(key, 0, 1))
+    (folder / "recordings").mkdir()
+    (folder / KEY).symlink_to((folder / KEY).name)  # leads to itself: root cannot open it either
+    for ask in asks * 2:
+        with pytest.raises(SoundUnreadable):
+            ask(KEY)
+    assert not store.breaker.is_open
+    (folder / KEY).unlink()
+    (folder / "recordings").rmdir()
+    (folder / "recordings").symlink_to("recordings")
+    for ask in asks:
+        with pytest.raises(PartDown) as down:
+            ask(KEY)
+        assert not isinstance(down.value, SoundUnreadable)
+    assert store.breaker.is_open
 
 
 def test_a_range_beyond_the_end_is_missing(storage: Storage) -> None:

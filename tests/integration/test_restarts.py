@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from pipeline.handover import ERRANDS_QUEUE
+from pipeline.handover import ERRANDS_LISTS, ERRANDS_QUEUE
 from pipeline.intake.prober import Prober
 from pipeline.job import SURVEY, State
 from pipeline.parts import Parts
@@ -55,7 +55,7 @@ def probed(parts: Parts) -> int:
 def messages(parts: Parts) -> int:
     """Errands whose message is in Redis."""
     redis: Any = parts.queues[SURVEY.name]._redis
-    return int(redis.llen(ERRANDS_QUEUE))
+    return sum(redis.llen(name) for name in ERRANDS_LISTS)
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(40, marks=pytest.mark.slow)])

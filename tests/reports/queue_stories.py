@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from pipeline.engine import Heard, Prepared
-from pipeline.handover import ERRANDS_QUEUE
+from pipeline.handover import ERRANDS_LISTS, ERRANDS_QUEUE
 from pipeline.job import TRANSCRIBE, State
 from pipeline.parts import Parts, open_parts
 from pipeline.steps.cancel import cancel
@@ -178,14 +178,25 @@ def _answers(parts: Parts) -> bool:
     return False
 
 
-def no_message_has_a_priority(here: Here) -> None:
-    """Who goes first is our own sorted set's affair: of errands there is one list."""
+def few_go_first_and_zero_is_the_highest_priority(here: Here) -> None:
+    """Who is heard first is our own sorted set's affair; probes of one who sends many go behind
+    those of others, whatever number the broker gives to that.
+    """
     parts: Parts = here.ask("parts")
-    parts.handover.probe([driven.nobody() for _ in range(3)])
+    many, few = ([driven.nobody() for _ in range(count)] for count in (30, 3))
+    parts.handover.probe(many, "many")
+    parts.handover.probe(few, "few")
     redis: Any = parts.queues[TRANSCRIBE.name]._redis
     lists = {key for key in redis.keys("*") if redis.type(key) == "list"}
-    assert lists == {ERRANDS_QUEUE}
-    assert redis.llen(ERRANDS_QUEUE) == 3
+    assert lists == set(ERRANDS_LISTS)
+    with parts.handover._celery.connection_for_read() as line:
+        waiting = line.SimpleQueue(ERRANDS_QUEUE)
+        assert waiting.qsize() == 33  # whoever counts by the broker's own rule sees them all
+        taken = [waiting.get(timeout=5) for _ in range(33)]
+        read = [one.payload[0][0] for one in taken]
+        for one in taken:
+            one.ack()
+    assert read == [*many[:20], *few, *many[20:]]
 
 
 # -- cancelling, and jobs nobody works on any more ------------------------------------------------
