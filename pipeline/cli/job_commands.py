@@ -176,6 +176,7 @@ def retry(
 def delete(
     job_ids: JobIds = None,
     batch: Batch = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show them, erase nothing")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
     json: Json = False,
 ) -> None:
@@ -186,6 +187,14 @@ def delete(
         ids += [job["id"] for job in jobs_of(service, batch=batch)[0]]
     if not ids and batch is None:
         raise BadRequest("Name the jobs to erase, or a --batch.")
+    if dry_run:
+        found = [str(service.get(job_path(i))["id"]) for i in ids]
+        if json:
+            told = [{"id": job_id, "done": False, "error": None} for job_id in found]
+            show.print_json({"jobs": told})
+        else:
+            print("\n".join([*found, f"{len(found):,} found, 0 erased"]))
+        return
     if ids and not yes:
         if not sys.stdin.isatty():
             raise BadRequest("Nobody can be asked here: say --yes to erase.")

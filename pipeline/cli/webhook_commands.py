@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 
 LOOK_EACH_S = 0.2
+KEEP_IT = "Keep the secret now: it is shown this once."
 
 Named = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its id or its URL")]
 
@@ -59,6 +60,7 @@ def add(
         show.print_json(made)
     else:
         print(f"{made['id']}  {made['secret']}")
+        typer.echo(KEEP_IT, err=True)
 
 
 @app.command("list")
@@ -162,6 +164,7 @@ def secret(webhook: Named, json: Json = False) -> None:
         show.print_json(found)
     else:
         print(f"{found['id']}  {found['secret']}")
+        typer.echo(KEEP_IT, err=True)
 
 
 @app.command()

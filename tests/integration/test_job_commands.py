@@ -56,6 +56,12 @@ def test_delete_asks_on_a_terminal_and_elsewhere_needs_to_be_told(
     ran = run("delete", first)
     assert ran.code == 2
     assert "say --yes" in ran.err
+    shown = run("delete", "--batch", "monday", "--dry-run")
+    assert shown.out.splitlines() == [first, second, third, "3 found, 0 erased"]
+    assert run("delete", first, "--dry-run", "--json").json["jobs"] == [
+        {"id": first, "done": False, "error": None}
+    ]
+    assert run("delete", first, "unknown", "--dry-run").code != 0
     answers = iter(["n\n", "y\n"])
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdin, "readline", lambda *_: next(answers), raising=False)
