@@ -2,7 +2,8 @@
 
 Closed: everybody asks. After `after` failures in a row, none older than `FORGET_S`, or when nobody
 was answered for `STALL_S` while as many wait that long, it is open: who asks learns at once
-that there is no answer. While it is open a thread asks once a second on behalf of all, as long as
+that there is no answer. Where fewer wait so long a thread asks beside them,
+and its failure opens it. While it is open a thread asks once a second on behalf of all, as long as
 somebody wants to know; where there is no such thread one caller a second is let through, whether
 or not the one before has ended. The first answer closes it. So a dead part costs nobody its
 timeout, piles up no threads, and is found within a second or two of its return.
@@ -78,6 +79,8 @@ class Breaker:
         self._open = False
         self._probed_s = self._wanted_s = clock() - PROBE_EVERY_S
         self._watch: threading.Thread | None = None
+        self._doubted_s: float | None = None
+        """Since when a thread asks whether those who wait are only slow."""
 
     @property
     def is_open(self) -> bool:
@@ -161,8 +164,29 @@ class Breaker:
         if self._open or now_s - self._answered_s < self._stall_s:
             return
         hung = [c for c in self._waiting.values() if now_s - c.begun_s >= self._stall_s]
-        if len(hung) >= self._after:
+        doubted_s = self._doubted_s
+        unsure_s = 0.0 if doubted_s is None else now_s - doubted_s
+        if len(hung) >= self._after or (hung and unsure_s >= self._stall_s):
             self._trip(probed_s=now_s - PROBE_EVERY_S)
+        elif hung and doubted_s is None and self._ask is not None:
+            self._doubted_s = now_s
+            name = f"is {self.part} there"
+            threading.Thread(target=self._doubt, name=name, daemon=True).start()
+
+    def _doubt(self) -> None:
+        """Ask once, for one or two who wait long: it may be them, or nobody is answered."""
+        assert self._ask is not None
+        begun_s, answers = self._clock(), True
+        try:
+            self._ask()
+        except Exception:  # as in `_keep_asking`
+            answers = False
+        with self._lock:
+            self._doubted_s = None
+            if answers:
+                self._close()
+            elif not self._open and self._answered_s < begun_s:
+                self._trip(probed_s=self._clock())
 
     def _trip(self, probed_s: float) -> None:
         self._open = True

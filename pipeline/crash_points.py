@@ -1,12 +1,15 @@
 """Named places where a process can be told to die, so that tests know what each crash leaves.
 
 FAIRSCRIBE_CRASH_AT=after_grant makes the process that reaches that point first end there, as by
-kill -9: nothing is flushed, nothing is given back. For tests and `make chaos` only.
+kill -9: nothing is flushed, nothing is given back. For tests and `make chaos` only. A
+point that does not exist is refused at once: a test that names it would pass without a crash.
 """
 
 from __future__ import annotations
 
 import os
+
+from pipeline.errors import BadSetting
 
 VARIABLE = "FAIRSCRIBE_CRASH_AT"
 
@@ -43,6 +46,9 @@ POINTS = (
 """Every point, in the order a recording meets them; those of recovery and of people at the end."""
 
 _told = os.environ.get(VARIABLE)
+
+if _told and _told not in POINTS:
+    raise BadSetting(f"{VARIABLE}={_told!r}: expected one of {', '.join(POINTS)}")
 
 
 def reach(point: str) -> None:

@@ -47,6 +47,13 @@ METRICS = (
         "Whether this process does without a part that does not answer, and asks it once a second",
         ("part",),
     ),
+    Metric(
+        "webhook_deliveries",
+        "deliveries",
+        "News of jobs for webhooks that waits to be sent, or was given up in the days of the log",
+        ("status",),
+    ),
+    Metric("webhooks", "webhooks", "Webhooks that are told, and that are paused", ("status",)),
     Metric("work_jobs", "jobs", "Finished jobs the next two are over", ("model",)),
     Metric(
         "work_predicted_ratio",

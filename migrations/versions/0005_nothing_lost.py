@@ -136,6 +136,12 @@ def upgrade() -> None:
         ["webhook_id"],
         postgresql_where=sa.text("event = 'ping' AND delivered_at IS NULL AND given_up_at IS NULL"),
     )
+    op.create_index(
+        "deliveries_given_up",
+        "deliveries",
+        ["id"],
+        postgresql_where=sa.text("given_up_at IS NOT NULL"),
+    )
     op.create_index("deliveries_of_webhook", "deliveries", ["webhook_id", "created_at"])
     op.create_index("deliveries_of_job", "deliveries", ["job_id"])
     op.create_table(

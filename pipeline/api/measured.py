@@ -75,7 +75,7 @@ def read_metrics(parts: GivenParts) -> Response:
 def _stored(parts: Parts) -> Found:
     """What Postgres and Redis know. Raises `PartDown`."""
     with transaction(parts.store) as c:
-        found = _work(c) | _lengths(c)
+        found = _work(c) | _lengths(c) | _webhooks(c)
         now_ms = clock_ms(c)
         decided = policies.newest_policy(c) or parts.settings.start_policy
         unprobed = metrics.unprobed(c, COUNTED)
@@ -105,6 +105,15 @@ def _lines(parts: Parts, unprobed: tuple[int, int | None], now_ms: int, decided:
         "worker_slots_wanted": {(name, w.worker): w.slots_wanted for name, w in workers},
         "policy": {(decided,): 1},
     }
+
+
+def _webhooks(c: Connection) -> Found:
+    """Whether who asked to be told is told."""
+    told = {
+        "webhook_deliveries": metrics.undelivered(c, COUNTED),
+        "webhooks": metrics.webhooks_paused(c, COUNTED),
+    }
+    return {name: {(status,): n for status, n in counts.items()} for name, counts in told.items()}
 
 
 def _work(c: Connection) -> Found:

@@ -79,8 +79,12 @@ def _answered(store: Engine, sending: Sending, answer: Answer) -> None:
     status = answer.status
     if 200 <= status < 300:
         with transaction(store) as c:
+            # the webhook before the delivery, as everywhere, so that no two wait for each other
+            back = deliveries.came_back(c, sending.webhook_id)
             deliveries.delivered(c, sending, status)
         log().info("delivered", **_named(sending), status=status)
+        if back:
+            _bring_forward(store, sending.webhook_id)
         return
     error = f"The receiver answered {status}."
     if 300 <= status < 400:
@@ -88,6 +92,16 @@ def _answered(store: Engine, sending: Sending, answer: Answer) -> None:
     wait_s = (answer.retry_after_s or 0.0) if status in _ASKED_TO_WAIT else 0.0
     pause = "The receiver answered 410: it wants no more." if status == GONE else None
     _failed(store, sending, status, error, min(wait_s, LONGEST_WAIT_S), pause)
+
+
+def _bring_forward(store: Engine, webhook_id: str) -> None:
+    """The receiver is back: nothing waits out a pause that was meant for its absence."""
+    total, count = 0, deliveries.PAGE
+    while count == deliveries.PAGE:
+        with transaction(store) as c:
+            count = deliveries.bring_forward(c, webhook_id)
+        total += count
+    log().info("receiver_is_back", webhook_id=webhook_id, brought_forward=total)
 
 
 def _failed(

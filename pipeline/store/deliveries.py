@@ -24,7 +24,10 @@ KEPT_DAYS = 30
 """How long the log remembers a delivery, days from the end of its job."""
 
 PAGE = 10_000
-"""Deliveries dropped in one transaction."""
+"""Deliveries dropped, or brought forward, in one transaction."""
+
+LONGEST_ATTEMPT_S = 600.0
+"""Longer than any exchange: what began before is not under way."""
 
 
 @dataclass(frozen=True)
@@ -143,14 +146,37 @@ def give_back(c: Connection, sending: Sending) -> None:
     c.execute(update(deliveries).where(_ours(sending)).values(due_at=now))
 
 
+def came_back(c: Connection, webhook_id: str) -> bool:
+    """Its receiver says yes. True when it had failed before: then `bring_forward`."""
+    failing = (webhooks.c.id == UUID(webhook_id)) & webhooks.c.failing_since.is_not(None)
+    return bool(c.execute(update(webhooks).where(failing).values(failing_since=None)).rowcount)
+
+
+def bring_forward(c: Connection, webhook_id: str) -> int:
+    """What waits out a failure of this webhook is due now, up to `PAGE` deliveries; how many.
+
+    An attempt under way is left alone.
+    """
+    over = (deliveries.c.attempts == deliveries.c.failures) | (
+        deliveries.c.attempted_at < ago(LONGEST_ATTEMPT_S)
+    )
+    waiting = (
+        select(deliveries.c.id)
+        .where(
+            deliveries.c.webhook_id == UUID(webhook_id),
+            _IN["waiting"] & over,
+            deliveries.c.due_at > now,
+            deliveries.c.failures > 0,
+        )
+        .limit(PAGE)
+        .with_for_update(skip_locked=True)
+    )
+    brought = update(deliveries).where(deliveries.c.id.in_(waiting)).values(due_at=now)
+    return int(c.execute(brought).rowcount)
+
+
 def delivered(c: Connection, sending: Sending, status: int) -> bool:
     """It was answered with a `status` that says yes. False when the fence does not hold."""
-    # the webhook before the delivery, as everywhere, so that no two wait for each other
-    c.execute(
-        update(webhooks)
-        .where(webhooks.c.id == UUID(sending.webhook_id), webhooks.c.failing_since.is_not(None))
-        .values(failing_since=None)
-    )
     values = {"delivered_at": now, "last_status": status, "last_error": None}
     return bool(c.execute(update(deliveries).where(_ours(sending)).values(values)).rowcount)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from pipeline.job import State
-from pipeline.store.tables import jobs
+from pipeline.store.tables import deliveries, jobs, webhooks
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,27 @@ def newest_lengths(c: Connection, limit: int) -> list[Lengths]:
         for row in rows
         if row.duration_s
     ]
+
+
+def undelivered(c: Connection, limit: int) -> dict[str, int]:
+    """Deliveries that wait and that were given up, each counted to `limit` at most."""
+    open_ = deliveries.c.delivered_at.is_(None) & deliveries.c.given_up_at.is_(None)
+    asked = {"waiting": open_, "given_up": deliveries.c.given_up_at.is_not(None)}
+    return {status: _count(c, deliveries, which, limit) for status, which in asked.items()}
+
+
+def webhooks_paused(c: Connection, limit: int) -> dict[str, int]:
+    """Webhooks that are told and that are paused, each counted to `limit` at most."""
+    paused = webhooks.c.paused_at.is_not(None)
+    return {
+        "active": _count(c, webhooks, ~paused, limit),
+        "paused": _count(c, webhooks, paused, limit),
+    }
+
+
+def _count(c: Connection, table: Table, which: ColumnElement[bool], limit: int) -> int:
+    some = select(table.c.id).where(which).limit(limit).subquery()
+    return int(c.execute(select(func.count()).select_from(some)).scalar_one())
 
 
 def unprobed(c: Connection, limit: int) -> tuple[int, int | None]:

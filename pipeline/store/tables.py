@@ -348,6 +348,7 @@ deliveries = Table(
         "webhook_id",
         postgresql_where=text("event = 'ping' AND delivered_at IS NULL AND given_up_at IS NULL"),
     ),
+    Index("deliveries_given_up", "id", postgresql_where=text("given_up_at IS NOT NULL")),
     Index("deliveries_of_webhook", "webhook_id", "created_at"),
     Index("deliveries_of_job", "job_id"),
     comment="outbox of webhooks: written in the transaction that ends the job",

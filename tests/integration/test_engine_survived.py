@@ -338,6 +338,9 @@ def test_an_engine_that_does_not_come_back_keeps_no_leases(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pulse, "RECOVERY_LIMIT_S", 0.3)
+    # a worker ends its process then, which is the tests' own here: see test_worker_process.py
+    hangs = pulse.Pulse.hangs
+    monkeypatch.setattr(pulse.Pulse, "hangs", lambda _: None)
 
     class Slow(TranscribeWork):
         async def recover(self, death: EngineDead) -> None:
@@ -353,5 +356,6 @@ def test_an_engine_that_does_not_come_back_keeps_no_leases(
         engine.loop.call_soon_threadsafe(engine.kill)
         eventually(lambda: puller._pulling and not puller._pulling.moving(), 5)
         assert not puller._pulling.well()
+        assert hangs(puller._pulling.pulse) == "its engine does not come back"
         eventually(lambda: completed(parts, 1), 20)
         assert puller._pulling.well()

@@ -8,13 +8,13 @@ import uuid
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import update
+from sqlalchemy import text, update
 
 from pipeline.metrics import METRICS, PREFIX, as_text
 from pipeline.parts import Parts
 from pipeline.scheduling.learning import Done
 from pipeline.scheduling.work import WorkModel
-from pipeline.store import tables, work
+from pipeline.store import tables, webhooks, work
 from pipeline.store.session import transaction
 from tests import driven
 from tests.api_door import Open, api, open_api
@@ -143,6 +143,28 @@ def test_lengths_that_part_are_counted_by_what_the_file_is_and_who_said_how_long
     assert set(mismatches.values()) == {0, 1}
     half = (("quantile", "0.5"),)
     assert told["length_transcribed_ratio", half] == 1
+
+
+def test_what_webhooks_are_not_told_is_counted(api: TestClient, parts: Parts) -> None:
+    hook, paused = str(uuid.uuid4()), str(uuid.uuid4())
+    with transaction(parts.store) as c:
+        for webhook_id in (hook, paused):
+            webhooks.add(c, webhook_id, None, "https://example.com", "whsec_x", ("job.failed",))
+    for _ in range(3):
+        driven.failed(parts, driven.received(parts))
+    with transaction(parts.store) as c:
+        given_up = f"given_up_at = now() WHERE webhook_id = '{hook}' AND attempts = 0"
+        one = "AND id = (SELECT min(id::text)::uuid FROM deliveries WHERE webhook_id = :h)"
+        c.execute(text(f"UPDATE deliveries SET {given_up} {one}"), {"h": hook})
+        c.execute(text(f"UPDATE webhooks SET paused_at = now() WHERE id = '{paused}'"))
+    told = api.get("/metrics").text
+    for line in (
+        'fairscribe_webhook_deliveries{status="waiting"} 5.0',
+        'fairscribe_webhook_deliveries{status="given_up"} 1.0',
+        'fairscribe_webhooks{status="active"} 1.0',
+        'fairscribe_webhooks{status="paused"} 1.0',
+    ):
+        assert line in told
 
 
 def test_no_name_id_or_word_of_anybody_is_told(api: TestClient, parts: Parts) -> None:

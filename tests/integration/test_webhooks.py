@@ -381,6 +381,48 @@ def test_a_sender_that_was_overtaken_writes_nothing(parts: Parts) -> None:
         assert deliveries.delivered(c, new, 200)
 
 
+def test_when_a_receiver_is_back_what_waits_for_it_is_brought_forward(
+    parts: Parts, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "PAGE", 3)  # several rounds
+    hook, other = add(parts, web.page("/away", status=500)), add(parts)
+    for _ in range(8):
+        failed_job(parts)
+    for _ in range(8):
+        assert notify(parts.store, POSTER, hook, lease_s=30.0)
+    assert not notify(parts.store, POSTER, hook, lease_s=30.0)  # all wait out their pause
+    with transaction(parts.store) as c:
+        under_way = deliveries.take(c, other, 30.0)  # of another webhook, and in another's hands
+    assert under_way is not None
+    sql(parts, "UPDATE webhooks SET url = :u WHERE id = :i", u=web.page("/back"), i=UUID(hook))
+    failed_job(parts)  # the next news finds the receiver there
+    sent = 0
+    while notify(parts.store, POSTER, hook, lease_s=30.0):
+        sent += 1
+    assert sent == 9
+    assert {one.status for one in log_of(parts, hook)} == {"delivered"}
+    assert state(parts, hook).failing_since is None
+    assert {one.attempts for one in log_of(parts, other)} == {0, 1}
+
+
+def test_an_attempt_under_way_is_not_brought_forward(parts: Parts) -> None:
+    hook = add(parts)
+    failed_job(parts)
+    failed_job(parts)
+    for _ in range(2):
+        with transaction(parts.store) as c:
+            sending = deliveries.take(c, hook, 30.0)
+            assert sending is not None
+            deliveries.failed(c, sending, 500, "It answered 500.")
+    make_due(parts)
+    with transaction(parts.store) as c:
+        assert deliveries.take(c, hook, 30.0)
+    sql(parts, "UPDATE deliveries SET due_at = now() + interval '1 hour' WHERE attempts = 1")
+    with transaction(parts.store) as c:
+        assert deliveries.bring_forward(c, hook) == 1
+        assert deliveries.bring_forward(c, hook) == 0
+
+
 def test_postgres_away_after_the_message_was_sent_costs_a_second_one_with_the_same_id(
     parts: Parts, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,30 @@ def test_when_nobody_is_answered_it_opens_and_lets_go_of_those_who_wait(
     assert breaker.is_open
 
 
+def test_one_who_waits_alone_is_let_go_of_when_a_question_beside_it_fails(clock: Clock) -> None:
+    def fails() -> None:
+        raise OSError
+
+    breaker = Breaker("Postgres", fails, clock=clock)
+    call = breaker.call()
+    clock.now_s += STALL_S
+    breaker.gives_up(call)
+    eventually(lambda: breaker.is_open)
+    assert breaker.gives_up(call)
+    clock.now_s += FORGET_S + 1  # nobody wants to know any more: it is asked no longer
+
+
+def test_one_who_waits_alone_waits_on_when_a_question_beside_it_is_answered(clock: Clock) -> None:
+    asked = threading.Event()
+    breaker = Breaker("Postgres", asked.set, clock=clock)
+    call = breaker.call()
+    clock.now_s += STALL_S
+    assert not breaker.gives_up(call)
+    assert asked.wait(5)
+    assert not breaker.gives_up(call)
+    assert not breaker.is_open
+
+
 def test_slow_calls_beside_answered_ones_are_only_slow(breaker: Breaker, clock: Clock) -> None:
     slow = [breaker.call() for _ in range(10)]
     for _ in range(100):
