@@ -71,9 +71,8 @@ class LeaseKeeper:
         if not held or not self._moving():
             return
         answers = self._queue.renew([(job_id, token) for job_id, (token, _) in held.items()])
-        for (job_id, (token, _)), answer in zip(held.items(), answers, strict=True):
-            if answer == LOST:
-                self._lose(job_id, token)
+        lost = [job_id for job_id, answer in zip(held, answers, strict=True) if answer == LOST]
+        self._take_back({job_id: held[job_id] for job_id in lost})
         self._check(held)
 
     def watch_once(self) -> None:
@@ -87,6 +86,19 @@ class LeaseKeeper:
         for job_id in gone:
             self._queue.complete([(job_id, held[job_id][0])])
             self._lose(job_id, held[job_id][0])
+
+    def _take_back(self, lost: dict[str, tuple[str, int]]) -> None:
+        """Lost by Redis' account. What an audit put in the queue, because it looked just before our
+        grant, is ours all the same: whoever claims it is not granted it. The rest is lost.
+        """
+        if not lost:
+            return
+        with transaction(self._store) as c:
+            attempts = {job_id: attempt for job_id, (_, attempt) in lost.items()}
+            ours = jobs.in_work(c, self._stage, attempts)
+        self._queue.retake([(job_id, lost[job_id][0]) for job_id in ours])
+        for job_id in lost.keys() - ours:
+            self._lose(job_id, lost[job_id][0])
 
     def _check(self, held: dict[str, tuple[str, int]]) -> None:
         """Postgres decides: a job may have been cancelled, or a lease have been taken up again

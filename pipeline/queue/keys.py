@@ -10,7 +10,9 @@ SCORE_BASE = 10**13
 
 
 def ready(queue: str) -> str:
-    """ZSET: id of a waiting job -> score. Written by enqueue, claim, release, withdraw."""
+    """ZSET: id of a waiting job -> score. Written by enqueue, claim, release, withdraw,
+    retake.
+    """
     return f"{{fairscribe:{queue}}}:ready"
 
 

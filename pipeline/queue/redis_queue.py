@@ -185,6 +185,13 @@ class RedisQueue:
         answers = self._scripts.run_in_parts("renew", names, held, [self.lease_ms])
         return list(itertools.chain.from_iterable(answers))
 
+    def retake(self, held: Sequence[tuple[str, str]]) -> int:
+        """Of LOST (job id, token) pairs that Postgres says are in work: how many waited, by
+        mistake, and are leased to their tokens again. One that somebody claimed is left to them.
+        """
+        names = [self._ready, self._lease, self._owner]
+        return self._scripts.count("retake", names, held, [self.lease_ms])
+
     def complete(self, held: Sequence[tuple[str, str]]) -> int:
         """Forget jobs that ended, after Postgres has the result."""
         return self._scripts.count("complete", [self._lease, self._owner], held)

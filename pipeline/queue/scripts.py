@@ -21,7 +21,7 @@ from pipeline.scheduling.work import bucket_windows
 
 SCRIPTS = (
     *("enqueue", "claim", "renew", "complete", "release", "withdraw"),
-    *("reap", "seed", "shorten"),
+    *("reap", "seed", "shorten", "retake"),
     "allow",
 )
 

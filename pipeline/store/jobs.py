@@ -144,6 +144,17 @@ def still_ours(c: Connection, stage: Stage, held: Mapping[str, int]) -> set[str]
     return {str(row.id) for row in rows if held[str(row.id)] == row.attempt}
 
 
+def in_work(c: Connection, stage: Stage, held: Mapping[str, int]) -> set[str]:
+    """Of {job id: attempt}, the jobs that are in work under that attempt."""
+    rows = c.execute(
+        select(jobs.c.id, jobs.c.attempt).where(
+            jobs.c.id.in_([UUID(job_id) for job_id in held]),
+            jobs.c.state == stage.working.value,
+        )
+    )
+    return {str(row.id) for row in rows if held[str(row.id)] == row.attempt}
+
+
 def taken_away(c: Connection, held: Mapping[str, int]) -> set[str]:
     """Of {job id: attempt}, the jobs cancelled, erased or granted anew since.
 

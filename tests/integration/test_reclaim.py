@@ -15,7 +15,7 @@ from pipeline.parts import Parts
 from pipeline.queue import keys
 from pipeline.queue.redis_queue import RedisQueue, connect
 from pipeline.queue.roll import Identity
-from pipeline.scheduling.policies import parse_policy
+from pipeline.scheduling.policies import Waiting, parse_policy
 from pipeline.scheduling.work import bucket_of, predicted_work_s
 from pipeline.steps.reclaim import Reclaimer
 from pipeline.store import erasures, index, jobs, policies, tables
@@ -191,6 +191,36 @@ def test_a_worker_that_ended_a_job_meanwhile_does_not_revive_its_lease(
         jobs.fail(c, job_id, "failed", "for this test")
     keeper.renew_once()
     assert (queue.counts(), lost) == ((0, 0), [job_id])
+
+
+def test_what_an_audit_put_in_the_queue_just_before_its_grant_stays_in_its_hands(
+    parts: Parts, queue: RedisQueue, client: redis.Redis
+) -> None:
+    ours, settled, claimed = (surveyed_job(parts) for _ in range(3))
+    held = {}
+    for _ in range(3):
+        ticket, token = work_on_one(parts, queue)
+        held[ticket.job_id] = ticket, token
+    lost: list[str] = []
+    keeper = LeaseKeeper(
+        queue, parts.store, TRANSCRIBE, renew_s=5, moving=lambda: True, on_lost=lost.append
+    )
+    for ticket, token in held.values():
+        keeper.hold(ticket.job_id, token, ticket.attempt)
+    client.flushall()
+    queue.enqueue([Waiting(claimed, 40, 1)])
+    (other,) = queue.claim(1).jobs  # its grant would be refused, but that is for it to learn
+    with transaction(parts.store) as c:
+        jobs.give_back(c, TRANSCRIBE, held[settled][0], 40)  # as a reaper would
+    queue.enqueue([Waiting(ours, 40, 2), Waiting(settled, 40, 3)])
+    keeper.renew_once()
+    assert lost == [settled]
+    owners = keys.owner(TRANSCRIBE.name)
+    assert client.hgetall(owners) == {ours: held[ours][1], claimed: other.token}
+    assert queue.counts() == (1, 2)
+    queue.complete([(claimed, other.token)])  # it was not granted
+    keeper.renew_once()
+    assert (client.hget(owners, claimed), lost) == (held[claimed][1], [settled])
 
 
 def test_a_keeper_lets_go_of_what_was_taken_away_and_not_of_what_it_ended_itself(
