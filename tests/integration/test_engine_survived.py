@@ -82,7 +82,8 @@ def test_a_window_without_an_answer_is_given_up_and_all_others_complete(parts: P
     engine = Ailing(limit_s=0.4)
     hung = surveyed_job(parts)
     engine.sick, engine.ill = window_of(parts, hung), engine.answer_never
-    innocent = [surveyed_job(parts, windows=4) for _ in range(5)]
+    # enough for three limits in the other slots: when the first limit is over it is not alone
+    innocent = [surveyed_job(parts, windows=15) for _ in range(5)]
     with pulling(parts, engine):
         eventually(lambda: view(parts, hung).state is State.FAILED, 30)
         eventually(lambda: completed(parts, 5), 30)
