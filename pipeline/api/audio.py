@@ -61,8 +61,7 @@ OF_SOUND = frozenset(
 
 HARMLESS = {
     "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "sandbox; default-src 'none'",
-    "Cache-Control": "private, no-store",
+    "Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
 }
 
 _FILE = {"schema": BINARY, "example": "the bytes of the recording"}

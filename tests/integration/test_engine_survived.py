@@ -102,7 +102,7 @@ def test_a_window_that_hung_once_beside_others_costs_its_job_nothing(parts: Part
     hung = surveyed_job(parts)
     engine.sick, engine.ill, engine.times = window_of(parts, hung), engine.answer_never, 1
     for _ in range(4):
-        surveyed_job(parts, windows=8)
+        surveyed_job(parts, windows=15)
     with pulling(parts, engine):
         eventually(lambda: completed(parts, 5), 30)
     assert set(crashes(parts).values()) == {0}
