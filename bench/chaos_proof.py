@@ -48,8 +48,8 @@ TOLD_S = 0.1
 """A claim's answer is written down this long after it came, at most."""
 
 TORN_SHARE = 0.2
-"""Of the jobs in live hands when Redis was emptied so many may have to begin again: on a busy machine
-one fault is not over when the next begins. Without the rule of re-assertion it is all of them."""
+"""Of the jobs in live hands when Redis was emptied so many may have to begin again: on a busy
+machine one fault is not over when the next begins. Without the rule of re-assertion all have to."""
 
 
 class Leases(threading.Thread):
