@@ -149,7 +149,7 @@ def test_a_message_arrives_as_it_is_and_its_status_comes_back(web: Web) -> None:
     assert headers["user-agent"].startswith("fairscribe/")
 
 
-@pytest.mark.parametrize("said", ["soon", "-1", "1e9", "9" * 400, "Wed, 21 Oct 2026 07:28:00 GMT"])
+@pytest.mark.parametrize("said", ["soon", "-1", "1e9", "Wed, 21 Oct 2026 07:28:00 GMT"])
 def test_a_retry_after_that_is_no_number_of_seconds_says_nothing(web: Web, said: str) -> None:
     assert trusting().post(web.page("/a", b"", 429, retry_after=said), b"{}", []) == Answer(
         429, None
