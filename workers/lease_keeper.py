@@ -88,16 +88,17 @@ class LeaseKeeper:
             self._lose(job_id, held[job_id][0])
 
     def _take_back(self, lost: dict[str, tuple[str, int]]) -> None:
-        """Lost by Redis' account. What an audit put in the queue, because it looked just before our
-        grant, is ours all the same: whoever claims it is not granted it. The rest is lost.
+        """What an audit put in the queue, because it looked just before our grant, is ours all the
+        same; the rest is lost.
         """
         if not lost:
             return
         with transaction(self._store) as c:
             attempts = {job_id: attempt for job_id, (_, attempt) in lost.items()}
-            ours = jobs.in_work(c, self._stage, attempts)
-        self._queue.retake([(job_id, lost[job_id][0]) for job_id in ours])
-        for job_id in lost.keys() - ours:
+            ours = sorted(jobs.in_work(c, self._stage, attempts))
+        answers = self._queue.retake([(job_id, lost[job_id][0]) for job_id in ours])
+        back = {job_id for job_id, taken in zip(ours, answers, strict=True) if taken}
+        for job_id in lost.keys() - back:
             self._lose(job_id, lost[job_id][0])
 
     def _check(self, held: dict[str, tuple[str, int]]) -> None:

@@ -185,12 +185,13 @@ class RedisQueue:
         answers = self._scripts.run_in_parts("renew", names, held, [self.lease_ms])
         return list(itertools.chain.from_iterable(answers))
 
-    def retake(self, held: Sequence[tuple[str, str]]) -> int:
-        """Of LOST (job id, token) pairs that Postgres says are in work: how many waited, by
-        mistake, and are leased to their tokens again. One that somebody claimed is left to them.
+    def retake(self, held: Sequence[tuple[str, str]]) -> list[bool]:
+        """Of LOST (job id, token) pairs that Postgres says are in work: whether each waited, by
+        mistake, and is leased to its token again.
         """
         names = [self._ready, self._lease, self._owner]
-        return self._scripts.count("retake", names, held, [self.lease_ms])
+        answers = self._scripts.run_in_parts("retake", names, held, [self.lease_ms])
+        return [bool(taken) for taken in itertools.chain.from_iterable(answers)]
 
     def complete(self, held: Sequence[tuple[str, str]]) -> int:
         """Forget jobs that ended, after Postgres has the result."""
