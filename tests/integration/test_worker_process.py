@@ -128,6 +128,7 @@ def hear_all(parts: Parts, jobs: int, windows: int) -> None:
     eventually(lambda: states(parts) == {State.COMPLETED: count}, 120)
 
 
+@pytest.mark.slow
 def test_2000_windows_leave_nothing_behind_in_the_worker_that_heard_them(parts: Parts) -> None:
     before = alive(Held, OpenJob)
     me, work = psutil.Process(), TranscribeWork(parts, EchoEngine(slots=8, fixed_s=0.0))

@@ -294,6 +294,7 @@ def test_killed_redis_is_started_again_and_work_in_hand_goes_on(up: House, tmp_p
     figures("redis_killed", in_hand=len(in_hand), back_s=back_s, not_ended_in_flower=len(unheard))
 
 
+@pytest.mark.slow  # half a minute of what test_chaos does with every part
 def test_each_worker_killed_under_load_loses_nothing(up: House, tmp_path: Path) -> None:
     files = copies(tmp_path, 2)
     begun_s = time.monotonic()
