@@ -59,7 +59,7 @@ demo: $(READY) ## Transcribe fourteen recordings on real parts, print the table,
 up: $(READY) ## Start every part on this machine and leave it running
 	@$(BIN)/fairscribe up
 
-test: $(READY) ## Run the tests, seventeen minutes on two cores
+test: $(READY) ## Run the tests, under half an hour on two cores
 	@$(BIN)/python -m pytest $(PYTEST)
 
 check: $(READY) ## Lint, format, types, floors, known vulnerabilities, and that the docs are true
