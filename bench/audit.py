@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def advisories(place: str, names: set[str]) -> Iterator[dict[str, Any]]:
     else:
         content = _fetched(place) if "://" in place else Path(place).read_bytes()
         archive = zipfile.ZipFile(io.BytesIO(content))
-        read = {name: lambda n=name: archive.read(n) for name in archive.namelist()}  # type: ignore[misc]
+        read = {name: partial(archive.read, name) for name in archive.namelist()}
     for path, content_of in read.items():
         match = re.search(r"vulns/([^/]+)/[^/]+\.yaml$", path)
         if match and canonicalize_name(match[1]) in names:

@@ -135,21 +135,19 @@ def grant(
 
 def still_ours(c: Connection, stage: Stage, held: Mapping[str, int]) -> set[str]:
     """Of {job id: attempt}, the jobs that have not ended and whose newest attempt that is."""
-    rows = c.execute(
-        select(jobs.c.id, jobs.c.attempt).where(
-            jobs.c.id.in_([UUID(job_id) for job_id in held]),
-            jobs.c.state.in_([stage.working.value, stage.waiting.value]),
-        )
-    )
-    return {str(row.id) for row in rows if held[str(row.id)] == row.attempt}
+    return _under(c, held, (stage.working, stage.waiting))
 
 
 def in_work(c: Connection, stage: Stage, held: Mapping[str, int]) -> set[str]:
     """Of {job id: attempt}, the jobs that are in work under that attempt."""
+    return _under(c, held, (stage.working,))
+
+
+def _under(c: Connection, held: Mapping[str, int], states: Sequence[State]) -> set[str]:
     rows = c.execute(
         select(jobs.c.id, jobs.c.attempt).where(
             jobs.c.id.in_([UUID(job_id) for job_id in held]),
-            jobs.c.state == stage.working.value,
+            jobs.c.state.in_([state.value for state in states]),
         )
     )
     return {str(row.id) for row in rows if held[str(row.id)] == row.attempt}
